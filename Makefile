@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # How long `make fuzz` runs.
 SECONDS ?= 60
 
-.PHONY: help setup toolchain demo python stubs test test-all test-versions soak fuzz check docs bench clean
+.PHONY: help setup toolchain demo python stubs generate test test-all test-versions soak fuzz check docs bench clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ stubs: python ## Write the Python stubs from the compiled module
 	@rm -rf .cache/stubs
 	@.cache/venv/bin/maturin generate-stubs --profile release --out .cache/stubs
 	@PATH="$(CURDIR)/.cache/venv/bin:$$PATH" python scripts/stubs.py .cache/stubs
+
+generate: toolchain ## Write the script and the options of each language from the sources of the core
+	@cargo run --locked --quiet -p tidegate-tests --bin generate
 
 test: setup ## Run all tests of all languages
 	@scripts/test.sh

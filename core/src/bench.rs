@@ -16,6 +16,7 @@ use crate::process::clock::SteadyClock;
 use crate::resilience::UsageSnapshots;
 use crate::resilience::ask;
 use crate::store::memory::Memory;
+pub use crate::store::redis::script::compiler::script_files;
 use crate::store::redis::script::{Batch, Grouping, Request};
 use crate::store::request::{Answer, Charge, Entry, Operation, States};
 use crate::store::url::MemoryBounds;

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use compact_str::CompactString;
 
-use crate::algorithm::{LearnedAnswer, View};
+use crate::algorithm::View;
 use crate::plan::Plan;
 use crate::policy::{Algorithm, Limit, Period, Policy, Unit};
 use crate::store::request::{Answer, Charge, SimpleAnswer, Source};
@@ -159,19 +159,15 @@ impl Decision {
     /// True if limits learned from the responses to outgoing calls decided: they refuse, or give the remaining units.
     #[must_use]
     pub fn learned(&self) -> bool {
-        let Some(learned) = self.learned_answer() else { return false };
+        let Some(learned) = self.parts.answer.learned() else { return false };
         self.blocked() && learned.wait_until >= self.parts.answer.blocked_until
             || learned.limits.iter().any(|(index, _)| usize::from(*index) == self.binding_index())
-    }
-
-    fn learned_answer(&self) -> Option<&LearnedAnswer> {
-        self.parts.answer.rare.as_ref()?.learned.as_ref()
     }
 
     /// The most units that a limit ever admits at once, or less if a lower limit was learned.
     fn capacity(&self, index: usize) -> u64 {
         let own = self.parts.plan.rules[index].capacity();
-        let learned = || self.learned_answer()?.limits.iter().find(|(of, _)| usize::from(*of) == index);
+        let learned = || self.parts.answer.learned()?.limits.iter().find(|(of, _)| usize::from(*of) == index);
         learned().map_or(own, |(_, limit)| own.min(*limit))
     }
 

@@ -40,18 +40,14 @@ pub(crate) use calendar::{AnchorDay, Calendar, WEEKDAYS, zone_names};
 pub use calendar_window::edges as calendar_edges;
 pub(crate) use charge::{LimitCharge, Traces};
 pub(crate) use concurrency::{HoldId, StoredHold};
-#[cfg(all(test, feature = "stored"))]
-pub(crate) use learned::LEARNED_NUMBERS;
-pub(crate) use learned::{AskedOf, LearnedAnswer, LearnedLimits, Learning, MAX_LEARNED_WINDOWS, Said, SaidLimit};
+pub(crate) use learned::{AskedOf, LearnedAnswer, LearnedLimits, MAX_LEARNED_WINDOWS, Said, SaidLimit};
 pub(crate) use lease::{LEASED_PART, LeaseTerms};
 pub use limit::{AlgorithmKind, DEFAULT_PRECISION, DEFAULT_TTL, Limit, MAX_COUNT, MAX_PRECISION};
 use meaning::Meaning;
 pub(crate) use meter::Meter;
 pub use period::{Period, TimeUnit};
 pub(crate) use period::{SECOND, SPELLINGS};
-#[cfg(all(test, feature = "stored"))]
-pub(crate) use sliding_log::ENTRIES_OF_A_CHUNK;
-#[cfg(all(test, feature = "stored"))]
+#[cfg(feature = "bench")]
 pub(crate) use stored::Stored;
 #[cfg(feature = "stored")]
 use stored::StoredRule;
@@ -64,6 +60,13 @@ use crate::tables::allocation::allocated;
 
 /// The largest integer that Rust, Lua and JavaScript all hold exactly. Every number stays at or below it.
 pub(crate) const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
+
+/// The numbers that the sources of the script use by name.
+#[cfg(feature = "bench")]
+pub(crate) fn script_numbers() -> impl Iterator<Item = (&'static str, u64)> {
+    let others = [("ENTRIES_OF_A_CHUNK", sliding_log::ENTRIES_OF_A_CHUNK), ("LEASED_PART", LEASED_PART)];
+    learned::LEARNED_NUMBERS.into_iter().chain(others)
+}
 
 /// The facts that a Decision reports about one limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -345,7 +348,7 @@ macro_rules! algorithms {
         pub(crate) const FIELDS: &[&[Field]] = &[$(<$rule as StoredRule>::FIELDS),+];
 
         /// The algorithms as the script knows them. The number of each is its place, from 1 on.
-        #[cfg(all(test, feature = "stored"))]
+        #[cfg(feature = "bench")]
         pub(crate) fn stored() -> Vec<Stored> {
             vec![$(Stored::of::<$rule>(stringify!($name))),+]
         }

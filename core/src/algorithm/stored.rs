@@ -19,7 +19,7 @@ pub(crate) enum Field {
 }
 
 /// The facts about an algorithm that the script has to know for every limit.
-#[cfg(test)]
+#[cfg(feature = "bench")]
 #[derive(Debug)]
 pub(crate) struct Stored {
     /// Its name in the table of algorithms.
@@ -31,7 +31,7 @@ pub(crate) struct Stored {
     pub(crate) counts_refunds: (bool, bool),
 }
 
-#[cfg(test)]
+#[cfg(feature = "bench")]
 impl Stored {
     pub(super) fn of<R: StoredRule>(name: &'static str) -> Self {
         Self { name, fields: R::FIELDS, item: R::ITEM * MOMENT_WIDTH, counts_refunds: R::COUNTS_REFUNDS }

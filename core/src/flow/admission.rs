@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::limiter::{
-    ActualCosts, AsyncLimiter, Call, CheckEntry, CheckOptions, Cost, Hold, HoldAnswer, Limiter, LimiterCore, User,
-    gone, on_this_thread,
+    ActualCosts, AsyncLimiter, Call, CheckEntry, CheckOptions, Cost, Hold, HoldAnswer, Limiter, LimiterCore, gone,
+    on_this_thread,
 };
 use crate::plan::Plan;
+use crate::process::waits::Waits;
 
 /// The place of the service that a call goes to, behind the call's own policy.
 pub(super) const SERVICE: usize = 1;
@@ -103,7 +104,7 @@ impl Limiter {
     /// # Errors
     /// As `check_all` and `hold`. Then nothing is held, and what a hold has charged stays.
     pub fn admit(&self, entries: &[impl CheckEntry], records_steps: bool) -> Result<Admission> {
-        on_this_thread(admit(&self.core, entries, User::Thread, records_steps))
+        on_this_thread(admit(&self.core, entries, Waits::Here, records_steps))
     }
 }
 
@@ -114,7 +115,7 @@ impl AsyncLimiter {
     /// # Errors
     /// As [`Limiter::admit`].
     pub async fn admit(&self, entries: &[impl CheckEntry], records_steps: bool) -> Result<Admission> {
-        admit(&self.core, entries, User::Task, records_steps).await
+        admit(&self.core, entries, Waits::TASK, records_steps).await
     }
 }
 
@@ -140,7 +141,7 @@ impl<'a, E: CheckEntry> RequestPolicy<'a, E> {
 async fn admit<E: CheckEntry>(
     core: &Arc<LimiterCore>,
     entries: &[E],
-    user: User,
+    waits: Waits,
     records_steps: bool,
 ) -> Result<Admission> {
     let (mut held, mut checked) = (Vec::new(), Vec::new());
@@ -152,12 +153,12 @@ async fn admit<E: CheckEntry>(
     let mut record = StepRecord { began: records_steps.then(Instant::now), steps: Vec::new() };
     let mut holds: Vec<(usize, Hold)> = Vec::with_capacity(held.len());
     let refused = async |denial: &Decision, place, holds: &[(usize, Hold)], record: StepRecord| {
-        give_back_all(core, holds, user).await;
+        give_back_all(core, holds, waits).await;
         Ok(Admission { steps: record.steps, ..Admission::before_turn(denial.clone(), place, false) })
     };
     for RequestPolicy { place, entry, options } in &held {
         let began = record.now();
-        let answer = core.hold(&entry.policy(), entry.key(), options, Some(Duration::ZERO), user).await?;
+        let answer = core.hold(&entry.policy(), entry.key(), options, Some(Duration::ZERO), waits).await?;
         record.add(began, true, answer.decision());
         match answer {
             HoldAnswer::Held(hold) => holds.push((*place, hold)),
@@ -165,7 +166,7 @@ async fn admit<E: CheckEntry>(
         }
     }
     let began = record.now();
-    let checks = check(core, &checked, user).await?;
+    let checks = check(core, &checked, waits).await?;
     if let Some(checks) = &checks {
         record.add(began, false, checks);
         if let Some(refuses) = checks.entries().iter().position(|entry| !entry.allowed()) {
@@ -200,16 +201,16 @@ impl StepRecord {
 async fn check<E: CheckEntry>(
     core: &Arc<LimiterCore>,
     asked: &[RequestPolicy<'_, E>],
-    user: User,
+    waits: Waits,
 ) -> Result<Option<Decision>> {
     match asked {
         [] => Ok(None),
         [RequestPolicy { entry, options, .. }] => {
-            core.call_of(&entry.policy(), entry.key(), &Call::check(options.clone()), user).await.map(Some)
+            core.call_of(&entry.policy(), entry.key(), &Call::check(options.clone()), waits).await.map(Some)
         }
         several => {
             let entries = several.iter().map(|asked| (asked.entry.policy(), asked.entry.key(), asked.options.clone()));
-            core.check_all(entries, user).await.map(Some)
+            core.check_all(entries, waits).await.map(Some)
         }
     }
 }
@@ -231,17 +232,17 @@ fn whole(count: usize, holds: &[(usize, Hold)], checks: Option<Decision>) -> Res
 
 /// Gives back what the other limits of held policies were charged, since a refused request consumes nothing. The holds end when they are
 /// dropped.
-async fn give_back_all(core: &Arc<LimiterCore>, holds: &[(usize, Hold)], user: User) {
+async fn give_back_all(core: &Arc<LimiterCore>, holds: &[(usize, Hold)], waits: Waits) {
     for (_, hold) in holds {
-        give_back(core, hold.decision(), user).await;
+        give_back(core, hold.decision(), waits).await;
     }
 }
 
 /// Gives back everything that a Decision was charged, of each of its policies. A shadow policy that would have denied was charged nothing.
-pub(crate) async fn give_back(core: &Arc<LimiterCore>, decision: &Decision, user: User) {
+pub(crate) async fn give_back(core: &Arc<LimiterCore>, decision: &Decision, waits: Waits) {
     let nothing = |entry: &Decision| (!entry.shadow()).then(|| Cost::of_each(&entry.plan().policy, 0));
     let nothing: Vec<Option<Cost>> = decision.entries().iter().map(nothing).collect();
-    if let Err(error) = core.settle(decision, ActualCosts::Each(&nothing), user).await {
+    if let Err(error) = core.settle(decision, ActualCosts::Each(&nothing), waits).await {
         core.log.warn(&format!("units of {:?} could not be given back: {error}", decision.policy()));
     }
 }

@@ -7,8 +7,9 @@ use std::time::Duration;
 use crate::algorithm::{Algorithm, Limit, Period};
 use crate::decision::{Decision, LimitState};
 use crate::error::Result;
-use crate::limiter::{AsyncLimiter, Call, CheckOptions, Limiter, LimiterCore, User, on_this_thread};
+use crate::limiter::{AsyncLimiter, Call, CheckOptions, Limiter, LimiterCore, on_this_thread};
 use crate::policy::{Options, Policy};
+use crate::process::waits::Waits;
 
 /// A line has room for the jobs that a limit admits in this many seconds, or in 50 of its periods if they are longer.
 const LINE: f64 = 7.0 * 86_400.0;
@@ -103,7 +104,7 @@ impl Limiter {
     /// # Errors
     /// As `check`.
     pub fn job_wait(&self, job: &RefusedJob) -> Result<Duration> {
-        on_this_thread(job_wait(&self.core, job, User::Thread))
+        on_this_thread(job_wait(&self.core, job, Waits::Here))
     }
 }
 
@@ -118,11 +119,11 @@ impl AsyncLimiter {
     /// # Errors
     /// As `check`.
     pub async fn job_wait(&self, job: &RefusedJob) -> Result<Duration> {
-        job_wait(&self.core, job, User::Task).await
+        job_wait(&self.core, job, Waits::TASK).await
     }
 }
 
-async fn job_wait(core: &Arc<LimiterCore>, job: &RefusedJob, user: User) -> Result<Duration> {
+async fn job_wait(core: &Arc<LimiterCore>, job: &RefusedJob, waits: Waits) -> Result<Duration> {
     let Some((limit, state)) = job.refusing().filter(|_| !job.unavailable) else {
         return Ok(length(seconds(job.retry_after).max(STORE_MISSING * (1.0 + random_share()))));
     };
@@ -135,7 +136,7 @@ async fn job_wait(core: &Arc<LimiterCore>, job: &RefusedJob, user: User) -> Resu
     let count = limit.count().max(1) as f64;
     let key = format!("line:{}:{}:{}", job.policy.name(), u8::from(job.came_back), job.key);
     let call = Call::check(CheckOptions::of_cost(state.cost));
-    let stood = core.call_of(&line(count, period)?, &key, &call, user).await?;
+    let stood = core.call_of(&line(count, period)?, &key, &call, waits).await?;
     let delay = if stood.allowed() { stood.delay() } else { stood.reset_after() }.as_secs_f64();
     if is_held {
         return Ok(length((delay + state.cost as f64 * period / count).max(job.blocked())));

@@ -10,10 +10,10 @@ use crate::decision::Decision;
 use crate::error::{ErrorKind, Result};
 use crate::http::{Observation, ObservationScope};
 use crate::limiter::{
-    Answered, AsPolicy, AsyncLimiter, Call, CheckOptions, HoldAnswer, Limiter, LimiterCore, PolicyRef, User,
-    on_this_thread,
+    Answered, AsPolicy, AsyncLimiter, Call, CheckOptions, HoldAnswer, Limiter, LimiterCore, PolicyRef, on_this_thread,
 };
 use crate::policy::Policy;
+use crate::process::waits::Waits;
 
 /// A call that goes out, as its limits are asked.
 #[derive(Debug, Clone)]
@@ -45,7 +45,7 @@ impl<P: AsPolicy> OutgoingCall<P> {
     /// True if only the responses of the service limit it.
     pub(crate) fn is_learned(&self) -> bool {
         let PolicyRef::Policy(policy) = self.policy.as_policy() else { return false };
-        policy.learning().is_some_and(|learning| learning.asks)
+        policy.asks()
     }
 }
 
@@ -80,7 +80,7 @@ impl Limiter {
         timeout: Option<Duration>,
         announces: bool,
     ) -> Result<Admission> {
-        on_this_thread(turn(&self.core, call, timeout, announces, User::Thread))
+        on_this_thread(turn(&self.core, call, timeout, announces, Waits::Here))
     }
 
     /// As [`AsyncLimiter::refused_since`], on this thread.
@@ -88,7 +88,7 @@ impl Limiter {
     /// # Errors
     /// None.
     pub fn refused_since(&self, call: &OutgoingCall<impl AsPolicy>, given_at: Duration) -> Result<Option<Decision>> {
-        on_this_thread(refused_since(&self.core, call, given_at, User::Thread))
+        on_this_thread(refused_since(&self.core, call, given_at, Waits::Here))
     }
 
     /// As [`AsyncLimiter::learn`], on this thread.
@@ -101,7 +101,7 @@ impl Limiter {
         observations: Vec<Observation>,
         answered: Option<Answered>,
     ) -> Result<()> {
-        on_this_thread(learn(&self.core, call, observations, answered, User::Thread))
+        on_this_thread(learn(&self.core, call, observations, answered, Waits::Here))
     }
 }
 
@@ -119,7 +119,7 @@ impl AsyncLimiter {
         timeout: Option<Duration>,
         announces: bool,
     ) -> Result<Admission> {
-        turn(&self.core, call, timeout, announces, User::Task).await
+        turn(&self.core, call, timeout, announces, Waits::TASK).await
     }
 
     /// The refusal of the service since a turn was given at that time of the store. A host asks for it if it comes late to a turn, as
@@ -132,7 +132,7 @@ impl AsyncLimiter {
         call: &OutgoingCall<impl AsPolicy>,
         given_at: Duration,
     ) -> Result<Option<Decision>> {
-        refused_since(&self.core, call, given_at, User::Task).await
+        refused_since(&self.core, call, given_at, Waits::TASK).await
     }
 
     /// Learns the limits in the response to a call, for the call's key, and for all callers of the service if it says so. A store that is
@@ -146,7 +146,7 @@ impl AsyncLimiter {
         observations: Vec<Observation>,
         answered: Option<Answered>,
     ) -> Result<()> {
-        learn(&self.core, call, observations, answered, User::Task).await
+        learn(&self.core, call, observations, answered, Waits::TASK).await
     }
 }
 
@@ -155,28 +155,28 @@ async fn turn(
     call: &OutgoingCall<impl AsPolicy>,
     timeout: Option<Duration>,
     announces: bool,
-    user: User,
+    waits: Waits,
 ) -> Result<Admission> {
     let OutgoingCall { policy, key, origin, options } = call;
     if let Some(origin) = origin {
-        let seen = peek(core, learned()?, origin, CheckOptions::of_cost(1), user).await?;
+        let seen = peek(core, learned()?, origin, CheckOptions::of_cost(1), waits).await?;
         if let Some(wait) = wait_of(&seen) {
             return Ok(Admission::before_turn(seen, SERVICE, timeout.is_none_or(|left| wait <= left)));
         }
     }
     if announces {
-        let seen = peek(core, policy, key, options.clone(), user).await?;
+        let seen = peek(core, policy, key, options.clone(), waits).await?;
         if wait_of(&seen).is_some() {
             return Ok(Admission::before_turn(seen, OWN, true));
         }
     }
     if core.plan(policy, key)?.is_held {
-        return Ok(match core.hold(policy, key, options, timeout, user).await? {
+        return Ok(match core.hold(policy, key, options, timeout, waits).await? {
             HoldAnswer::Held(hold) => Admission::of_turn(hold.decision().clone(), Some(hold)),
             HoldAnswer::Denied(denial) => Admission::before_turn(denial, OWN, false),
         });
     }
-    let decision = core.acquire(policy, key, options, timeout, user).await?;
+    let decision = core.acquire(policy, key, options, timeout, waits).await?;
     Ok(if decision.allowed() {
         Admission::of_turn(decision, None)
     } else {
@@ -189,9 +189,9 @@ async fn peek(
     policy: &impl AsPolicy,
     key: &str,
     options: CheckOptions,
-    user: User,
+    waits: Waits,
 ) -> Result<Decision> {
-    core.call_of(policy, key, &Call::peek(options), user).await
+    core.call_of(policy, key, &Call::peek(options), waits).await
 }
 
 /// How long a denied call has to wait.
@@ -204,18 +204,18 @@ async fn refused_since(
     core: &Arc<LimiterCore>,
     call: &OutgoingCall<impl AsPolicy>,
     given_at: Duration,
-    user: User,
+    waits: Waits,
 ) -> Result<Option<Decision>> {
     let OutgoingCall { policy, key, origin, options } = call;
     let refusal = |seen: Result<Decision>| seen.ok().filter(|seen| !seen.allowed() && seen.learned());
     if core.may_be_refused_since(key, given_at)
-        && let Some(refusal) = refusal(peek(core, policy, key, options.clone(), user).await)
+        && let Some(refusal) = refusal(peek(core, policy, key, options.clone(), waits).await)
     {
         return Ok(Some(refusal));
     }
     Ok(match origin {
         Some(origin) if core.may_be_refused_since(origin, given_at) => {
-            refusal(peek(core, learned()?, origin, CheckOptions::of_cost(1), user).await)
+            refusal(peek(core, learned()?, origin, CheckOptions::of_cost(1), waits).await)
         }
         _ => None,
     })
@@ -226,15 +226,15 @@ async fn learn(
     call: &OutgoingCall<impl AsPolicy>,
     observations: Vec<Observation>,
     answered: Option<Answered>,
-    user: User,
+    waits: Waits,
 ) -> Result<()> {
     let told = observations.iter().filter(|said| said.scope == ObservationScope::All);
     let told = told.filter_map(|said| said.retry_after).max();
-    let of_key = core.call_of(&call.policy, &call.key, &Call::answered(observations, answered), user).await;
+    let of_key = core.call_of(&call.policy, &call.key, &Call::answered(observations, answered), waits).await;
     unless_lost(of_key)?;
     if let (Some(wait), Some(origin)) = (told, &call.origin) {
         let observation = Observation { retry_after: Some(wait), ..Observation::default() };
-        unless_lost(core.call_of(learned()?, origin, &Call::answered(vec![observation], None), user).await)?;
+        unless_lost(core.call_of(learned()?, origin, &Call::answered(vec![observation], None), waits).await)?;
     }
     Ok(())
 }

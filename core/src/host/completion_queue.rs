@@ -6,11 +6,9 @@ use std::time::Duration;
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::flow::Admission;
-use crate::limiter::{
-    AsPolicy, AsyncLimiter, Call, ChargedUnits, Cost, DecisionWait, Hold, OverriddenKey, SettleCall, valid_actual,
-};
+use crate::limiter::{AsPolicy, AsyncLimiter, Call, ChargedUnits, Cost, Hold, OverriddenKey, SettleCall, valid_actual};
+use crate::process::waits::Waits;
 use crate::store::batch_guard::BatchGuard;
-use crate::store::call_context::Waits;
 use crate::store::completion::{Wake, WakeTarget};
 use crate::store::request::Attempt;
 
@@ -59,7 +57,7 @@ impl AsyncLimiter {
         {
             return Some(decision);
         }
-        self.core.call(&policy, key, call, DecisionWait::Later { batch, make: || delivery(ticket, queue) })
+        self.core.call(&policy, key, call, Waits::Later((batch, || delivery(ticket, queue))))
     }
 
     /// Settles a check in the same way.
@@ -80,8 +78,8 @@ impl AsyncLimiter {
         // A policy that counts no units is settled by one call.
         let settled = self.core.settle_calls(&plan, key, (charged, &Cost::from(actual))).pop();
         let Some(SettleCall { plan, asking }) = settled else { return Some(Ok(())) };
-        let wait = DecisionWait::Later { batch: None, make: || delivery(ticket, queue) };
-        self.core.run(plan, key, asking, wait).map(|decision| decision.map(drop))
+        let waits = Waits::Later((None, || delivery(ticket, queue)));
+        self.core.run(plan, key, asking, waits).map(|decision| decision.map(drop))
     }
 }
 

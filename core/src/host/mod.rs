@@ -15,7 +15,7 @@ pub use crate::flow::{Admission, AskedStep, OutgoingCall, RefusedJob, RefusingLi
 pub use crate::http::options::{LAYER_OPTIONS, LIMIT_OPTIONS};
 pub use crate::limiter::{
     Answered, CALL_OPTIONS, Call, ChargedLimit, ChargedUnits, DENIAL_GENERATIONS, LIMITER_OPTIONS, LimiterOption,
-    SettingValue, calls_of, charge_mark, check_percent, turn_length,
+    SettingValue, calls_of, charge_mark, check_cost, check_percent, turn_length,
 };
 pub use crate::policy::declaration::{ArgumentKind, OptionDeclaration, OptionDefault};
 pub use crate::policy::options::{OptionKind, OptionValue, POLICY_OPTIONS, PolicyOption};
@@ -49,7 +49,7 @@ use std::time::Duration;
 
 use crate::decision::Decision;
 use crate::error::{Error, Result};
-use crate::limiter::{Builder, Cost};
+use crate::limiter::Builder;
 use crate::plan::Plan;
 use crate::plan::plan_cache::plan_of;
 use crate::policy::{Algorithm, Limit, Policy, Warning};
@@ -182,14 +182,6 @@ pub fn charged_of_limit(decision: &Decision, index: usize) -> u64 {
 #[must_use]
 pub fn has_amounts(decision: &Decision) -> bool {
     !decision.answer().amounts().is_empty()
-}
-
-/// Checks that calls of that cost may be made with a policy.
-///
-/// # Errors
-/// `cost_invalid`, as a call would answer.
-pub fn check_cost(policy: &Policy, cost: &Cost) -> Result<()> {
-    crate::limiter::check_cost(cost, &plan_of(policy))
 }
 
 /// The policy with the override of a Decision's key, if that decided.

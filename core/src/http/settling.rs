@@ -12,7 +12,7 @@ pub(super) async fn settle_to(limiter: &AsyncLimiter, decision: &Decision, actua
         limiter.settle(decision, actual.clone()).await
     } else {
         let share = |entry: &Decision| {
-            if actual.is_number() { Some(actual.clone()) } else { actual.actual_share_of(entry.plan()) }
+            if actual.is_number() { Some(actual.clone()) } else { actual.actual_share_of(&entry.plan().policy) }
         };
         let costs: Vec<Option<Cost>> =
             entries.iter().map(|entry| (!entry.shadow()).then(|| share(entry)).flatten()).collect();

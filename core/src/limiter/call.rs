@@ -1,4 +1,4 @@
-//! The way of every call about one policy and key. A [`Call`] has its arguments, and a [`DecisionWait`] is its way to
+//! The way of every call about one policy and key. A [`Call`] has its arguments, and a [`Waits`] is its way to
 //! wait. In between, [`LimiterCore::call`] finds the policy, asks the store, counts the answer, wakes callers that wait
 //! for returned units, and makes the Decision.
 
@@ -11,12 +11,11 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::acquire::WaitQueues;
-use super::caller::{DecisionWait, NoCompletion, User};
 use super::cost::{Cost, valid_cost};
 use super::learned_waits::LearnedWaits;
 use super::observe::{Answered, ObservedCall};
 use super::operations::{CheckOptions, block_operation, check_operation, of_cost, peek_operation, unheld_operation};
-use super::overrides::{KeyNumbers, REPETITIONS};
+use super::overrides::REPETITIONS;
 use super::policy_ref::AsPolicy;
 use super::translation::{AskedOperation, Asking};
 use super::{Limiter, LimiterCore, LimiterId};
@@ -25,9 +24,11 @@ use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::http::Observation;
 use crate::plan::Plan;
-use crate::resilience::{ask, submit, try_immediate};
+use crate::process::waits::Waits;
+use crate::resilience::{KnownOverrides, ask, submit, try_immediate};
 use crate::store::Store;
-use crate::store::call_context::{CallContext, Waits};
+use crate::store::batch_guard::BatchGuard;
+use crate::store::call_context::CallContext;
 use crate::store::completion::WakeTarget;
 use crate::store::request::{Answer, Attempt, Entry, Operation, OwnedEntry};
 
@@ -122,12 +123,18 @@ impl Call {
     }
 }
 
+/// A caller that goes on: the batch that its call is sent with, else at once, and the function that makes its completion.
+pub(crate) type Later<'a, M> = (Option<&'a BatchGuard>, M);
+
+/// The completion for a caller that does not go on.
+pub(super) type NoCompletion = Later<'static, fn() -> fn(Result<Decision>) -> WakeTarget>;
+
 /// Makes Decisions from answers. Checks that wait for the store keep this and not the limiter, because a dropped limiter closes.
 pub(crate) struct Answers {
     pub(super) limiter: LimiterId,
     pub(crate) decisions: DecisionCounts,
     pub(super) wait_queues: WaitQueues,
-    pub(super) overrides: Arc<KeyNumbers>,
+    pub(super) overrides: Arc<KnownOverrides>,
     pub(super) learned_waits: LearnedWaits,
 }
 
@@ -141,7 +148,7 @@ impl Answers {
         }
         let mut answer = answer?;
         answer.see_unlimited(&plan);
-        if let Some(learned) = answer.rare.as_ref().and_then(|rare| rare.learned.as_ref()) {
+        if let Some(learned) = answer.learned() {
             self.learned_waits.heard(key, answer.calendar_at(learned.wait_until));
         }
         if !matches!(operation, Operation::Acquire { .. } | Operation::Turn { .. }) {
@@ -160,13 +167,13 @@ impl LimiterCore {
         policy: &(impl AsPolicy + ?Sized),
         key: &str,
         call: &Call,
-        caller: DecisionWait<'_, impl FnOnce() -> T>,
+        waits: Waits<Later<'_, impl FnOnce() -> T>>,
     ) -> Option<Result<Decision>>
     where
         T: FnOnce(Result<Decision>) -> WakeTarget + Send + 'static,
     {
         match self.planned(policy, key, call) {
-            Ok((plan, operation)) => self.run(plan, key, operation, caller),
+            Ok((plan, operation)) => self.run(plan, key, operation, waits),
             Err(error) => Some(Err(error)),
         }
     }
@@ -186,7 +193,7 @@ impl LimiterCore {
         plan: Arc<Plan>,
         key: &str,
         asking: impl Into<Asking>,
-        caller: DecisionWait<'_, impl FnOnce() -> T>,
+        waits: Waits<Later<'_, impl FnOnce() -> T>>,
     ) -> Option<Result<Decision>>
     where
         T: FnOnce(Result<Decision>) -> WakeTarget + Send + 'static,
@@ -203,11 +210,11 @@ impl LimiterCore {
         };
         let entry = Entry { plan: &plan, key, operation };
         let context = CallContext { deadline, ..self.context() };
-        let is_never = matches!(caller, DecisionWait::Never);
-        let answer = match caller {
-            DecisionWait::Never => try_immediate(&*self.store, &entry, context)?,
-            DecisionWait::Here => ask(&*self.store, &entry, context),
-            DecisionWait::Later { batch, make } => {
+        let is_never = waits.is_never();
+        let answer = match waits {
+            Waits::Never => try_immediate(&*self.store, &entry, context)?,
+            Waits::Here => ask(&*self.store, &entry, context),
+            Waits::Later((batch, make)) => {
                 // A dropped limiter closes. A call that gives units back keeps it until that is done, and a close waits for the call.
                 let leaves = matches!(entry.operation, Operation::Leave { .. });
                 let core = (leaves || entry.operation.frees()).then(|| (self.counted(), Arc::clone(self)));
@@ -220,7 +227,7 @@ impl LimiterCore {
                             done(answers.decided(plan, &key, &operation, answer))
                         };
                         match answer {
-                            Ok(answer) if answer.moved().is_some() => {
+                            Ok(answer) if answer.changed_override().is_some() => {
                                 let (counted, overrides) = (Arc::clone(&answers), Arc::clone(&answers.overrides));
                                 overrides.repeat_later(
                                     store,
@@ -247,7 +254,7 @@ impl LimiterCore {
             }
         };
         match answer {
-            Ok(answer) if answer.moved().is_some() => {
+            Ok(answer) if answer.changed_override().is_some() => {
                 let (owned, answer) =
                     self.answers.overrides.repeated(&*self.store, (&entry, asked), answer, context.now, !is_never)?;
                 Some(self.answers.decided(owned.plan, key, &owned.operation, answer))
@@ -259,16 +266,26 @@ impl LimiterCore {
         }
     }
 
+    /// Makes a call with a known policy, on this thread.
+    pub(super) fn run_here(
+        self: &Arc<Self>,
+        plan: Arc<Plan>,
+        key: &str,
+        asking: impl Into<Asking>,
+    ) -> Result<Decision> {
+        self.run(plan, key, asking, Waits::<NoCompletion>::Here).unwrap_or_else(|| Err(gone()))
+    }
+
     /// Makes a call for a user of one of the limiters.
     pub(crate) async fn call_of(
         self: &Arc<Self>,
         policy: &(impl AsPolicy + ?Sized),
         key: &str,
         call: &Call,
-        user: User,
+        waits: Waits,
     ) -> Result<Decision> {
         let (plan, operation) = self.planned(policy, key, call)?;
-        self.decision(plan, key, operation, user).await
+        self.decision(plan, key, operation, waits).await
     }
 
     /// Makes a call with a known policy, for a user of one of the limiters.
@@ -277,10 +294,10 @@ impl LimiterCore {
         plan: Arc<Plan>,
         key: &str,
         asking: impl Into<Asking>,
-        user: User,
+        waits: Waits,
     ) -> Result<Decision> {
-        if user == User::Thread {
-            return self.run(plan, key, asking, DecisionWait::<NoCompletion>::Here).unwrap_or_else(|| Err(gone()));
+        if waits == Waits::Here {
+            return self.run_here(plan, key, asking);
         }
         let mut answered = None;
         let make = || {
@@ -288,7 +305,7 @@ impl LimiterCore {
             answered = Some(receiver);
             move |decision| sent(answer, decision)
         };
-        match (self.run(plan, key, asking, DecisionWait::Later { batch: None, make }), answered) {
+        match (self.run(plan, key, asking, Waits::Later((None, make))), answered) {
             (Some(decision), _) => decision,
             (None, Some(answered)) => answered.await.unwrap_or_else(|_| Err(gone())),
             (None, None) => Err(gone()),
@@ -300,23 +317,23 @@ impl LimiterCore {
         self: &Arc<Self>,
         policy: &impl AsPolicy,
         key: &str,
-        user: User,
+        waits: Waits,
     ) -> Result<Vec<Attempt>> {
         let plan = self.plan(policy, key)?;
         if plan.policy.options().journal == 0 {
             return Ok(Vec::new());
         }
-        Ok(self.decision(plan, key, Operation::Journal, user).await?.into_answer().into_attempts())
+        Ok(self.decision(plan, key, Operation::Journal, waits).await?.into_answer().into_attempts())
     }
 
-    pub(super) async fn ping(&self, user: User) -> Result<()> {
+    pub(super) async fn ping(&self, waits: Waits) -> Result<()> {
         self.open()?;
-        self.make_several("tidegate-ping", user, |store| store.ping(None)).await
+        self.make_several("tidegate-ping", waits, |store| store.ping(None)).await
     }
 
-    pub(super) async fn clear_all(&self, user: User) -> Result<()> {
+    pub(super) async fn clear_all(&self, waits: Waits) -> Result<()> {
         self.open()?;
-        self.make_several("tidegate-clear", user, |store| store.clear_all()).await?;
+        self.make_several("tidegate-clear", waits, |store| store.clear_all()).await?;
         self.answers.overrides.forget_all();
         self.answers.wait_queues.wake_all();
         Ok(())
@@ -326,10 +343,10 @@ impl LimiterCore {
     pub(super) async fn make_several<T: Send + 'static>(
         &self,
         thread: &str,
-        user: User,
+        waits: Waits,
         run: impl FnOnce(&dyn Store) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        if user == User::Thread || self.layers.is_none() {
+        if waits == Waits::Here || self.layers.is_none() {
             return run(&*self.store);
         }
         let (store, (answer, answered)) = (Arc::clone(&self.store), oneshot::channel());
@@ -346,7 +363,7 @@ impl Limiter {
     /// As [`Limiter::check_with`].
     #[doc(hidden)]
     pub fn call(&self, policy: impl AsPolicy, key: &str, call: &Call) -> Result<Decision> {
-        self.core.call(&policy, key, call, DecisionWait::<NoCompletion>::Here).unwrap_or_else(|| Err(gone()))
+        self.core.call(&policy, key, call, Waits::<NoCompletion>::Here).unwrap_or_else(|| Err(gone()))
     }
 
     /// Makes a call if its answer needs no waiting. Without an answer nothing was done. Then [`Limiter::call`] waits
@@ -356,7 +373,7 @@ impl Limiter {
     pub fn try_immediate(&self, policy: impl AsPolicy, key: &str, call: &Call) -> Option<Result<Decision>> {
         match call {
             Call::Plain(cost) => self.core.check(&policy, key, *cost, Waits::Never),
-            _ => self.core.call(&policy, key, call, DecisionWait::<NoCompletion>::Never),
+            _ => self.core.call(&policy, key, call, Waits::<NoCompletion>::Never),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use compact_str::CompactString;
 
 use super::LimiterCore;
-use super::caller::{DecisionWait, NoCompletion};
+use super::call::NoCompletion;
 use super::cost::valid_cost;
 use super::operations::{CheckOptions, check_operation};
 use super::policy_ref::AsPolicy;
@@ -13,9 +13,9 @@ use crate::decision::Decision;
 use crate::error::Result;
 use crate::plan::Plan;
 use crate::plan::plan_cache;
-use crate::store::call_context::Waits;
+use crate::store::call_context::{MakeCompletion, Waits};
 use crate::store::layer_states::LayerStates;
-use crate::store::request::{Answer, Entry, Moved, Operation, SimpleAnswer};
+use crate::store::request::{Answer, ChangedOverride, Entry, Operation, SimpleAnswer};
 
 impl LimiterCore {
     /// Makes a plain check for a caller that does not go on. `None` if the caller does not wait and nothing was done.
@@ -25,7 +25,7 @@ impl LimiterCore {
         policy: &(impl AsPolicy + ?Sized),
         key: &str,
         cost: u64,
-        waits: Waits<'_, Answer>,
+        waits: Waits<MakeCompletion<'_, Answer>>,
     ) -> Option<Result<Decision>> {
         let made = valid_cost(cost).and_then(|cost| {
             self.with_plan(policy, key, |plan| {
@@ -47,7 +47,7 @@ impl LimiterCore {
         plan: Arc<Plan>,
         key: &str,
         cost: u64,
-        waits: Waits<'_, Answer>,
+        waits: Waits<MakeCompletion<'_, Answer>>,
     ) -> Option<Result<Decision>> {
         if !plan.is_plain || self.answers.overrides.concern(&plan) {
             return self.check_rare(plan, key, cost, waits.is_never());
@@ -58,7 +58,7 @@ impl LimiterCore {
             self.store.begin(&entry, self.context().waiting(waits), &mut LayerStates::default())?
         };
         if let Ok(answer) = &answer {
-            if let Some(Moved::To(text)) = answer.moved() {
+            if let Some(ChangedOverride::To(text)) = answer.changed_override() {
                 return match self.answers.overrides.learn(&plan, key, text) {
                     Ok(_) => self.check_rare(plan, key, cost, waits.is_never()),
                     Err(error) => Some(Err(error)),
@@ -72,9 +72,9 @@ impl LimiterCore {
     /// The same for a policy that is not checked as most are.
     #[cold]
     fn check_rare(self: &Arc<Self>, plan: Arc<Plan>, key: &str, cost: u64, never: bool) -> Option<Result<Decision>> {
-        let caller = if never { DecisionWait::<NoCompletion>::Never } else { DecisionWait::Here };
+        let waits = if never { Waits::<NoCompletion>::Never } else { Waits::Here };
         match check_operation(&CheckOptions::of_cost(cost), &plan) {
-            Ok(operation) => self.run(plan, key, operation, caller),
+            Ok(operation) => self.run(plan, key, operation, waits),
             Err(error) => Some(Err(error)),
         }
     }

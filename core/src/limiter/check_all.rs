@@ -4,7 +4,6 @@ use tokio::sync::oneshot;
 
 use super::LimiterCore;
 use super::call::{gone, sent};
-use super::caller::User;
 use super::cost::Cost;
 use super::operations::{CheckOptions, whole_operation};
 use super::overrides::REPETITIONS;
@@ -12,10 +11,11 @@ use super::policy_ref::{AsPolicy, PolicyRef};
 use super::translation::{AskedOperation, RepeatableCall};
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result, named};
+use crate::process::waits::Waits;
 use crate::resilience::{ask_all, submit_all};
 use crate::store::MAX_ENTRIES;
 use crate::store::call_context::CallContext;
-use crate::store::request::{Answer, Moved, OwnedEntry, borrowed};
+use crate::store::request::{Answer, ChangedOverride, OwnedEntry, borrowed};
 
 /// An entry of `check_all`: a policy and a key, and if the cost is not 1 also a cost, a [`Cost`] or [`CheckOptions`].
 pub trait CheckEntry {
@@ -94,14 +94,14 @@ impl LimiterCore {
     pub(crate) async fn check_all(
         &self,
         entries: impl IntoIterator<Item = impl CheckEntry>,
-        user: User,
+        waits: Waits,
     ) -> Result<Decision> {
         let (mut entries, mut asked) = self.resolved(entries)?;
         for _ in 0..=REPETITIONS {
             let context = CallContext::at(self.now());
-            let answers = match user {
-                User::Thread => ask_all(&*self.store, &borrowed(&entries), context),
-                User::Task => {
+            let answers = match waits {
+                Waits::Here => ask_all(&*self.store, &borrowed(&entries), context),
+                _ => {
                     let (answer, answered) = oneshot::channel();
                     match submit_all(&self.store, &borrowed(&entries), context, |result| sent(answer, result)) {
                         Some(result) => result,
@@ -109,24 +109,29 @@ impl LimiterCore {
                     }
                 }
             }?;
-            if !answers.iter().any(|answer| answer.moved().is_some()) {
+            if !answers.iter().any(|answer| answer.changed_override().is_some()) {
                 return self.decided_all(entries, answers);
             }
-            self.move_entries(&mut entries, &mut asked, &answers)?;
+            self.learn_overrides(&mut entries, &mut asked, &answers)?;
         }
         Err(Error::new(ErrorKind::StoreRejected, "the numbers of these keys changed again and again during this call"))
     }
 
     /// Learns the overrides of keys that differ from those of their entries.
     #[cold]
-    fn move_entries(&self, entries: &mut CheckAllEntries, asked: &mut AskedEntries, answers: &[Answer]) -> Result<()> {
+    fn learn_overrides(
+        &self,
+        entries: &mut CheckAllEntries,
+        asked: &mut AskedEntries,
+        answers: &[Answer],
+    ) -> Result<()> {
         for (place, (entry, answer)) in entries.iter_mut().zip(answers).enumerate() {
-            let Some(Moved::To(text)) = answer.moved() else { continue };
+            let Some(ChangedOverride::To(text)) = answer.changed_override() else { continue };
             let known = asked.iter().position(|(of, _)| *of == place).unwrap_or_else(|| {
                 asked.push((place, AskedOperation::of(entry)));
                 asked.len() - 1
             });
-            *entry = self.answers.overrides.moved(entry, &asked[known].1, text)?;
+            *entry = self.answers.overrides.repetition(entry, &asked[known].1, text)?;
         }
         Ok(())
     }

@@ -62,13 +62,13 @@ impl Units {
 
     /// # Errors
     /// `cost_invalid` for a name that the policy does not count, and for a number that is too large.
-    fn check(&self, plan: &Plan) -> Result<()> {
+    fn check(&self, policy: &Policy) -> Result<()> {
         self.check_names()?;
         for (name, units) in self.iter() {
-            if !counts(plan, name) {
-                return Err(invalid(plan, &format!("counts no {name:?}: it counts {}", counted(plan))));
+            if !counts(policy, name) {
+                return Err(invalid(policy, &format!("counts no {name:?}: it counts {}", counted(policy))));
             }
-            check_units(name, units, plan)?;
+            check_units(name, units, policy)?;
         }
         Ok(())
     }
@@ -157,29 +157,29 @@ impl Cost {
     ///
     /// # Errors
     /// `cost_invalid` for a unit that none of them counts, and for a number that is out of range.
-    pub(crate) fn check_counted<'a>(&self, plans: impl Iterator<Item = &'a Plan> + Clone) -> Result<()> {
+    pub(crate) fn check_counted<'a>(&self, policies: impl Iterator<Item = &'a Policy> + Clone) -> Result<()> {
         self.units.check_names()?;
         for (name, units) in self.units.iter() {
-            let Some(plan) = plans.clone().find(|plan| counts(plan, name)) else {
-                let names = plans.clone().map(|plan| format!("{:?} counts {}", plan.policy.name(), counted(plan)));
+            let Some(policy) = policies.clone().find(|policy| counts(policy, name)) else {
+                let names = policies.clone().map(|policy| format!("{:?} counts {}", policy.name(), counted(policy)));
                 let names = names.collect::<Vec<_>>().join(", ");
                 return Err(Error::new(ErrorKind::CostInvalid, format!("no policy here counts {name:?}: {names}")));
             };
-            check_units(name, units, plan)?;
+            check_units(name, units, policy)?;
         }
         Ok(())
     }
 
     /// The share of one of several policies in their common cost. It takes only named units that it counts.
     #[cfg(feature = "tower")]
-    pub(crate) fn share_of(&self, plan: &Plan) -> Self {
-        if self.is_number() { self.clone() } else { self.actual_share_of(plan).unwrap_or_else(|| Self::of(1)) }
+    pub(crate) fn share_of(&self, policy: &Policy) -> Self {
+        if self.is_number() { self.clone() } else { self.actual_share_of(policy).unwrap_or_else(|| Self::of(1)) }
     }
 
     /// The same for the actual cost of work. `None` if the policy counts none of the units.
     #[cfg(feature = "tower")]
-    pub(crate) fn actual_share_of(&self, plan: &Plan) -> Option<Self> {
-        let share: Vec<_> = self.units.iter().filter(|(name, _)| counts(plan, name)).collect();
+    pub(crate) fn actual_share_of(&self, policy: &Policy) -> Option<Self> {
+        let share: Vec<_> = self.units.iter().filter(|(name, _)| counts(policy, name)).collect();
         (!share.is_empty()).then(|| share.into_iter().collect::<Units>().into())
     }
 
@@ -187,10 +187,10 @@ impl Cost {
     ///
     /// # Errors
     /// `cost_invalid` for a number that is out of range, and for a unit that the policy does not count.
-    pub(super) fn check_actual(&self, plan: &Plan) -> Result<()> {
-        self.units.check(plan)?;
-        if self.units.0.is_none() && plan.has_units && plan.policy.limits().iter().all(|limit| limit.unit().is_some()) {
-            return Err(not_counted(plan, self.number));
+    pub(super) fn check_actual(&self, policy: &Policy) -> Result<()> {
+        self.units.check(policy)?;
+        if self.units.0.is_none() && policy.limits().iter().all(|limit| limit.unit().is_some()) {
+            return Err(not_counted(policy, self.number));
         }
         if self.number > MAX_SAFE_INTEGER { valid_cost(self.number).map(drop) } else { Ok(()) }
     }
@@ -232,20 +232,20 @@ impl Taken {
         if units.0.is_none() && !plan.has_units && class.is_none() {
             return Ok(Self { cost: valid_cost(number)?, amounts: Amounts::new() });
         }
-        Self::of_each(number, units, class, plan)
+        Self::of_each(number, units, class, &plan.policy)
     }
 
     #[cold]
-    fn of_each(number: u64, units: &Units, class: Option<&str>, plan: &Plan) -> Result<Self> {
-        let part = class.map(|class| part_of(class, plan)).transpose()?;
-        let limits = plan.policy.limits();
+    fn of_each(number: u64, units: &Units, class: Option<&str>, policy: &Policy) -> Result<Self> {
+        let part = class.map(|class| part_of(class, policy)).transpose()?;
+        let limits = policy.limits();
         let cost = units.get(is_cost);
         let counts_cost = limits.iter().any(|limit| limit.unit().is_none());
-        units.check(plan)?;
+        units.check(policy)?;
         if cost.is_none() && (number != 1 || units.0.is_none()) && counts_cost {
             valid_cost(number)?;
         } else if number != 1 && !counts_cost {
-            return Err(not_counted(plan, number));
+            return Err(not_counted(policy, number));
         }
         let cost = cost.unwrap_or(number);
         let amounts = limits.iter().map(|limit| match limit.unit() {
@@ -254,7 +254,7 @@ impl Taken {
                 Some(units) => Ok(Amount::of(units)),
                 None if unit.is(Unit::REQUESTS) => Ok(Amount::of(1)),
                 None => Err(invalid(
-                    plan,
+                    policy,
                     &format!(
                         "counts {unit}, and the call does not say how many: give a cost by names, {unit} among them"
                     ),
@@ -270,54 +270,51 @@ impl Taken {
     }
 }
 
-fn counts(plan: &Plan, name: &str) -> bool {
-    plan.policy.limits().iter().any(|limit| is_name_of(name, limit))
+fn counts(policy: &Policy, name: &str) -> bool {
+    policy.limits().iter().any(|limit| is_name_of(name, limit))
 }
 
 fn is_name_of(name: &str, limit: &Limit) -> bool {
     limit.unit().map_or_else(|| is_cost(name), |unit| unit.is(name))
 }
 
-fn check_units(name: &str, units: u64, plan: &Plan) -> Result<()> {
+fn check_units(name: &str, units: u64, policy: &Policy) -> Result<()> {
     if units > MAX_SAFE_INTEGER {
-        return Err(invalid(plan, &format!("cannot count {units} {name}: a number is at most 2^53 - 1")));
+        return Err(invalid(policy, &format!("cannot count {units} {name}: a number is at most 2^53 - 1")));
     }
     Ok(())
 }
 
 /// The part of each limit that calls of a class leave free.
-fn part_of(class: &str, plan: &Plan) -> Result<CapacityPart> {
-    let policy = plan.policy.name();
-    match &plan.policy.options().priorities {
-        Some(priorities) => priorities.part_of(class, policy),
+fn part_of(class: &str, policy: &Policy) -> Result<CapacityPart> {
+    let name = policy.name();
+    match &policy.options().priorities {
+        Some(priorities) => priorities.part_of(class, name),
         None => Err(Error::config(format!(
-            "priority: {policy:?} has no classes; declare them with its option priorities, as in `{{batch: 30%}}`"
+            "priority: {name:?} has no classes; declare them with its option priorities, as in `{{batch: 30%}}`"
         ))),
     }
 }
 
-fn invalid(plan: &Plan, text: &str) -> Error {
-    Error::new(ErrorKind::CostInvalid, format!("{:?} {text}", plan.policy.name()))
+fn invalid(policy: &Policy, text: &str) -> Error {
+    Error::new(ErrorKind::CostInvalid, format!("{:?} {text}", policy.name()))
 }
 
 /// The error for a number that no limit counts.
-fn not_counted(plan: &Plan, number: u64) -> Error {
-    invalid(plan, &format!("has no limit for a cost of {number}: it counts {}; name the unit", counted(plan)))
+fn not_counted(policy: &Policy, number: u64) -> Error {
+    invalid(policy, &format!("has no limit for a cost of {number}: it counts {}; name the unit", counted(policy)))
 }
 
-/// The units that a policy counts, in words.
-fn counted(plan: &Plan) -> String {
-    counted_units(&plan.policy).join(", ")
-}
-
+/// Checks that calls of that cost may be made with a policy.
+///
 /// # Errors
-/// `cost_invalid`, as for a call of that cost.
-pub(crate) fn check_cost(cost: &Cost, plan: &Plan) -> Result<()> {
-    Taken::of(cost.number, &cost.units, None, plan).map(drop)
+/// `cost_invalid`, as a call would answer.
+pub fn check_cost(policy: &Policy, cost: &Cost) -> Result<()> {
+    Taken::of_each(cost.number, &cost.units, None, policy).map(drop)
 }
 
-/// The names that a map of units may have for a policy.
-fn counted_units(policy: &Policy) -> Vec<&str> {
+/// The names that a map of units may have for a policy, in words.
+fn counted(policy: &Policy) -> String {
     let mut names: Vec<&str> = Vec::new();
     for limit in policy.limits() {
         let name = limit.unit().map_or(COST, Unit::name);
@@ -325,7 +322,7 @@ fn counted_units(policy: &Policy) -> Vec<&str> {
             names.push(name);
         }
     }
-    names
+    names.join(", ")
 }
 
 /// # Errors

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::caller::{DecisionWait, NoCompletion, User};
 use super::cost::Cost;
 use super::hold_lifetime::HoldLifetime;
 use super::operations::{CheckOptions, rank, whole_operation};
@@ -17,6 +16,7 @@ use crate::decision::Decision;
 use crate::error::Result;
 use crate::plan::Plan;
 use crate::process::fork;
+use crate::process::waits::Waits;
 use crate::store::request::Operation;
 
 /// Units of a `concurrency` limit. Drop it to give them back.
@@ -118,7 +118,7 @@ impl Hold {
     /// The hold is settled once the future was polled, even if it is dropped before the answer.
     pub async fn settle(&self, actual: impl Into<Cost>) -> Result<()> {
         let actual = actual.into();
-        self.core.settle(&self.decision, ActualCosts::One(&actual), User::Task).await
+        self.core.settle(&self.decision, ActualCosts::One(&actual), Waits::TASK).await
     }
 
     /// Gives the units back and waits for the store's answer. Dropping the hold does not wait. If the store cannot be
@@ -153,8 +153,7 @@ impl Drop for Hold {
         let plan = &self.core.current(self.decision.plan(), key);
         // If the store cannot be reached, the ttl gives the units back.
         if self.blocking {
-            let operation = Operation::Close { hold: self.id };
-            let _ = self.core.run(Arc::clone(plan), key, operation, DecisionWait::<NoCompletion>::Here);
+            let _ = self.core.run_here(Arc::clone(plan), key, Operation::Close { hold: self.id });
         } else {
             close(&self.core, plan, key, self.id, self.released.take());
         }
@@ -178,8 +177,7 @@ fn close(
             None
         }
     };
-    let caller = DecisionWait::Later { batch: None, make };
-    if core.run(Arc::clone(plan), key, Operation::Close { hold }, caller).is_some() {
+    if core.run(Arc::clone(plan), key, Operation::Close { hold }, Waits::Later((None, make))).is_some() {
         tell(released);
     }
 }
@@ -192,20 +190,20 @@ impl LimiterCore {
         key: &str,
         options: &CheckOptions,
         timeout: Option<Duration>,
-        user: User,
+        waits: Waits,
     ) -> Result<HoldAnswer> {
         let plan = self.plan(policy, key)?;
         let id = self.hold_id();
         let operation = whole_operation("hold", options, &plan, id)?;
         let asked = AskedHold::new(self, &plan, key, id);
-        let answer = self.wait_for(&plan, key, (&operation, rank(options, &plan)), timeout, user).await;
+        let answer = self.wait_for(&plan, key, (&operation, rank(options, &plan)), timeout, waits).await;
         asked.answered();
         let (decision, began) = answer.inspect_err(|_| self.hold_renewer.remove(id))?;
         if !decision.allowed() {
             self.hold_renewer.remove(id);
             return Ok(HoldAnswer::Denied(decision));
         }
-        Hold::new(self, id, decision, began, user == User::Thread).map(HoldAnswer::Held)
+        Hold::new(self, id, decision, began, waits == Waits::Here).map(HoldAnswer::Held)
     }
 }
 

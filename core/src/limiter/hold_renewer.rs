@@ -158,7 +158,7 @@ impl HoldRenewer {
             let plan = core.current(&plan, &key);
             let entry = Entry { plan: &plan, key: &key, operation: Operation::Renew { hold: id } };
             let (plan, answer) = match ask(&*core.store, &entry, core.context()) {
-                Ok(answer) if answer.moved().is_some() => {
+                Ok(answer) if answer.changed_override().is_some() => {
                     let overrides = &core.answers.overrides;
                     let repeated = overrides.repeated(&*core.store, (&entry, None), answer, core.now(), true);
                     repeated.map_or_else(|| (Arc::clone(&plan), Err(gone())), |(moved, answer)| (moved.plan, answer))

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use super::builder::Builder;
 use super::call::{Call, gone, on_this_thread};
-use super::caller::User;
 use super::check_all::CheckEntry;
 use super::cost::Cost;
 use super::hold::HoldAnswer;
@@ -21,11 +20,11 @@ use crate::decision::Decision;
 use crate::error::Result;
 use crate::http::Observation;
 use crate::policy::{KeyOverride, Policy};
-use crate::store::call_context::Waits;
+use crate::process::waits::Waits;
 use crate::store::request::Attempt;
 
 impl Limiter {
-    const USER: User = User::Thread;
+    const WAITS: Waits = Waits::Here;
 
     /// The options of a new limiter.
     #[must_use]
@@ -56,7 +55,7 @@ impl Limiter {
 }
 
 impl AsyncLimiter {
-    const USER: User = User::Task;
+    const WAITS: Waits = Waits::TASK;
 
     /// The limiter that a policy file describes.
     ///
@@ -72,7 +71,7 @@ impl AsyncLimiter {
 
     #[doc(hidden)]
     pub async fn call(&self, policy: impl AsPolicy, key: &str, call: &Call) -> Result<Decision> {
-        self.core.call_of(&policy, key, call, Self::USER).await
+        self.core.call_of(&policy, key, call, Self::WAITS).await
     }
 
     async fn change(&self, policy: impl AsPolicy, key: &str, call: &Call) -> Result<()> {
@@ -235,7 +234,7 @@ calls! {
     /// Once it was polled the Decision is settled, even if the future is dropped before the answer. With a Decision of
     /// `check_all`, the entries that it had not reached are not settled. Each of [`Decision::decisions`] can be settled alone.
     fn settle(limiter, decision: &Decision, actual: impl Into<Cost>) -> Result<()> {
-        limiter.wait_for(limiter.core.settle(decision, ActualCosts::One(&actual.into()), Self::USER))
+        limiter.wait_for(limiter.core.settle(decision, ActualCosts::One(&actual.into()), Self::WAITS))
     }
 
     /// Settles each entry of a [`Self::check_all`] with a separate number. `None` leaves an entry as it is.
@@ -245,7 +244,7 @@ calls! {
     dropped:
     /// As [`Self::settle`].
     fn settle_each(limiter, decision: &Decision, actual: &[Option<impl Into<Cost> + Clone>]) -> Result<()> {
-        limiter.wait_for(limiter.core.settle(decision, ActualCosts::Each(&actual_costs(actual)), Self::USER))
+        limiter.wait_for(limiter.core.settle(decision, ActualCosts::Each(&actual_costs(actual)), Self::WAITS))
     }
 
     /// Checks several policies and keys, each alone, with a cost or with [`CheckOptions`]: all are charged, or none is.
@@ -255,7 +254,7 @@ calls! {
     dropped:
     /// Once it was polled all entries are charged, or none is, even if the future is dropped before the answer.
     fn check_all(limiter, entries: impl IntoIterator<Item = impl CheckEntry>) -> Result<Decision> {
-        limiter.wait_for(limiter.core.check_all(entries, Self::USER))
+        limiter.wait_for(limiter.core.check_all(entries, Self::WAITS))
     }
 
     /// Waits until it is admitted, at most for the timeout (`None`: without a deadline). The Decision is a denial if it
@@ -278,7 +277,7 @@ calls! {
     dropped:
     /// As [`Self::acquire`].
     fn acquire_with(limiter, policy: impl AsPolicy, key: &str, options: &CheckOptions, timeout: Option<Duration>) -> Result<Decision> {
-        limiter.wait_for(limiter.core.acquire(&policy, key, options, timeout, Self::USER))
+        limiter.wait_for(limiter.core.acquire(&policy, key, options, timeout, Self::WAITS))
     }
 
     /// Takes units of a `concurrency` limit. They are renewed until the hold is dropped, and given back then.
@@ -312,7 +311,7 @@ calls! {
     dropped:
     /// As [`Self::hold`].
     fn hold_within(limiter, policy: impl AsPolicy, key: &str, options: &CheckOptions, timeout: Option<Duration>) -> Result<HoldAnswer> {
-        limiter.wait_for(limiter.core.hold(&policy, key, options, timeout, Self::USER))
+        limiter.wait_for(limiter.core.hold(&policy, key, options, timeout, Self::WAITS))
     }
 
     /// Denies the key for that long, regardless of its usage.
@@ -354,7 +353,7 @@ calls! {
     dropped:
     /// It goes on once it was polled, even if the future is dropped.
     fn clear_all(limiter) -> Result<()> {
-        limiter.wait_for(limiter.core.clear_all(Self::USER))
+        limiter.wait_for(limiter.core.clear_all(Self::WAITS))
     }
 
     /// Gives a key an override of its policy's numbers, for `ttl` or, without one, until it is removed. It applies at
@@ -379,7 +378,7 @@ calls! {
     dropped:
     /// As [`Self::block`]: the key has the override.
     fn set_override(limiter, policy: impl AsPolicy, key: &str, own: Option<&KeyOverride>, ttl: Option<Duration>) -> Result<()> {
-        limiter.wait_for(limiter.core.set_override(&policy, key, own, ttl, Self::USER))
+        limiter.wait_for(limiter.core.set_override(&policy, key, own, ttl, Self::WAITS))
     }
 
     /// The keys of a policy that have an override by [`Self::set_override`], in the order of the keys. The overrides of
@@ -390,7 +389,7 @@ calls! {
     dropped:
     /// The future can be dropped at any time, because reading changes nothing.
     fn overrides(limiter, policy: impl AsPolicy) -> Result<Vec<OverriddenKey>> {
-        limiter.wait_for(limiter.core.overrides(&policy, Self::USER))
+        limiter.wait_for(limiter.core.overrides(&policy, Self::WAITS))
     }
 
     /// The newest attempts, newest first, for a policy with a `journal`.
@@ -400,7 +399,7 @@ calls! {
     dropped:
     /// The future can be dropped at any time, because reading changes nothing.
     fn journal(limiter, policy: impl AsPolicy, key: &str) -> Result<Vec<Attempt>> {
-        limiter.wait_for(limiter.core.journal(&policy, key, Self::USER))
+        limiter.wait_for(limiter.core.journal(&policy, key, Self::WAITS))
     }
 
     /// Checks that the store answers.
@@ -410,7 +409,7 @@ calls! {
     dropped:
     /// The future can be dropped at any time.
     fn ping(limiter) -> Result<()> {
-        limiter.wait_for(limiter.core.ping(Self::USER))
+        limiter.wait_for(limiter.core.ping(Self::WAITS))
     }
 }
 

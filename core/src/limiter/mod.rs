@@ -5,7 +5,6 @@ mod allowance;
 mod build;
 mod builder;
 mod call;
-mod caller;
 mod check;
 mod check_all;
 mod cost;
@@ -19,6 +18,8 @@ mod observe;
 mod operations;
 mod overrides;
 mod policies;
+#[cfg(feature = "tower")]
+mod policy_in_force;
 mod policy_ref;
 mod policy_source;
 mod policy_uses;
@@ -31,18 +32,16 @@ pub use allowance::Allowance;
 pub use builder::{Builder, LIMITER_OPTIONS, LimiterOption, SettingValue};
 pub use call::Call;
 pub(crate) use call::{gone, on_this_thread};
-pub(crate) use caller::{DecisionWait, User};
 pub use check_all::CheckEntry;
-pub(crate) use cost::check_cost;
 #[cfg(feature = "tower")]
 pub(crate) use cost::valid_cost;
-pub use cost::{Cost, Units};
+pub use cost::{Cost, Units, check_cost};
 pub use hold::{Hold, HoldAnswer};
 pub use observe::{Answered, calls_of};
-#[cfg(feature = "tower")]
-pub(crate) use operations::check_options;
 pub use operations::{CALL_OPTIONS, CheckOptions, MAX_META};
 pub use overrides::OverriddenKey;
+#[cfg(feature = "tower")]
+pub(crate) use policy_in_force::PolicyInForce;
 pub use policy_ref::{AsPolicy, PolicyRef};
 pub use policy_uses::PolicyUse;
 pub(crate) use settle::{ActualCosts, SettleCall, valid_actual};

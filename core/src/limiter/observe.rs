@@ -42,7 +42,7 @@ impl Answered {
 /// The number of calls of the key that were charged when a Decision was made. `None` if nothing is learned of the key.
 #[must_use]
 pub fn calls_of(decision: &Decision) -> Option<u64> {
-    Some(decision.answer().rare.as_ref()?.learned.as_ref()?.calls)
+    Some(decision.answer().learned()?.calls)
 }
 
 impl ObservedCall {
@@ -62,7 +62,7 @@ impl ObservedCall {
     }
 
     fn said_of(&self, said: &Observation, plan: &Plan) -> Option<SaidLimit> {
-        let asks = plan.learning.is_some_and(|learning| learning.asks);
+        let asks = plan.policy.asks();
         let place = place_of(said, plan);
         let index = place.map_or(0, |index| index + 1) as u8;
         let own = place.filter(|_| !asks);

@@ -137,14 +137,7 @@ pub(super) fn unheld_operation(options: &CheckOptions, plan: &Plan) -> Result<Op
     operation(options, plan)
 }
 
-/// # Errors
-/// Those of every call with these options.
-#[cfg(feature = "tower")]
-pub(crate) fn check_options(options: &CheckOptions, plan: &Plan) -> Result<()> {
-    operation(options, plan).map(drop)
-}
-
-fn operation(options: &CheckOptions, plan: &Plan) -> Result<Operation> {
+pub(super) fn operation(options: &CheckOptions, plan: &Plan) -> Result<Operation> {
     let Taken { cost, mut amounts } = Taken::of(options.cost, &options.units, options.priority.as_deref(), plan)?;
     if options.partial {
         can_be_partial(&plan.policy)?;

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::caller::User;
 use super::policy_ref::AsPolicy;
 use super::translation::{RepeatableCall, asked_or};
 use super::{AsyncLimiter, LimiterCore};
@@ -11,11 +10,14 @@ use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
 use crate::policy::{KeyOverride, Policy};
+use crate::process::waits::Waits;
 use crate::resilience::{KnownOverrides, ask, submit, try_immediate};
 use crate::store::Store;
 use crate::store::call_context::CallContext;
 use crate::store::completion::WakeTarget;
-use crate::store::request::{Answer, Entry, MAX_OVERRIDDEN_KEY, Moved, Operation, OverrideChange, OwnedEntry};
+use crate::store::request::{
+    Answer, ChangedOverride, Entry, MAX_OVERRIDDEN_KEY, Operation, OverrideChange, OwnedEntry,
+};
 
 /// A call is repeated this often if the numbers of its key change meanwhile.
 const MAX_REPETITIONS: usize = 3;
@@ -34,37 +36,18 @@ pub struct OverriddenKey {
     pub expires_at: Option<SystemTime>,
 }
 
-/// The overrides that a limiter knows.
-#[derive(Default)]
-pub(super) struct KeyNumbers(KnownOverrides);
-
-impl KeyNumbers {
-    /// True if a call of this policy has to ask for the plan of its key.
-    #[inline(always)]
-    pub(super) fn concern(&self, plan: &Plan) -> bool {
-        self.0.concern(plan)
-    }
-
-    /// Learns the override that the store has for a key, empty if it has none, and returns the plan with it.
-    pub(super) fn learn(&self, base: &Arc<Plan>, key: &str, text: &str) -> Result<Arc<Plan>> {
-        self.0.learn(base, key, text)
-    }
-
-    pub(super) fn forget_all(&self) {
-        self.0.forget_all();
-    }
-
+impl KnownOverrides {
     /// The plan with the override of a key, unless the call brings an override already.
     pub(super) fn in_force(&self, plan: &Arc<Plan>, key: &str) -> Result<Option<Arc<Plan>>> {
         if plan.overridden.is_some() || !self.concern(plan) {
             return Ok(None);
         }
-        self.0.plan_of(plan, key)
+        self.plan_of(plan, key)
     }
 
     /// Learns from the answer to a call that was not made. Returns the entry for the repetition.
     #[cold]
-    pub(super) fn moved(&self, entry: &OwnedEntry, asked: &dyn RepeatableCall, text: &str) -> Result<OwnedEntry> {
+    pub(super) fn repetition(&self, entry: &OwnedEntry, asked: &dyn RepeatableCall, text: &str) -> Result<OwnedEntry> {
         let plan = self.learn(Plan::base(&entry.plan), &entry.key, text)?;
         let operation = asked.operation(&plan);
         Ok(OwnedEntry { plan, key: entry.key.clone(), operation })
@@ -83,11 +66,11 @@ impl KeyNumbers {
         let (mut owned, mut answer) = (OwnedEntry::from(entry), first);
         let asked = asked_or(asked, &owned);
         for _ in 0..MAX_REPETITIONS {
-            let Some(Moved::To(text)) = answer.moved() else { break };
-            let moved = self.moved(&owned, &*asked, text);
+            let Some(ChangedOverride::To(text)) = answer.changed_override() else { break };
+            let repetition = self.repetition(&owned, &*asked, text);
             let context = after(&answer, now);
-            owned = match moved {
-                Ok(moved) => moved,
+            owned = match repetition {
+                Ok(repetition) => repetition,
                 Err(error) => return Some((owned, Err(error))),
             };
             let result =
@@ -97,7 +80,7 @@ impl KeyNumbers {
                 Err(error) => return Some((owned, Err(error))),
             };
         }
-        let result = if answer.moved().is_some() { Err(unsettled(&owned.plan)) } else { Ok(answer) };
+        let result = if answer.changed_override().is_some() { Err(unsettled(&owned.plan)) } else { Ok(answer) };
         Some((owned, result))
     }
 
@@ -112,12 +95,12 @@ impl KeyNumbers {
         done: impl FnOnce(OwnedEntry, Result<Answer>) -> WakeTarget + Send + 'static,
     ) -> WakeTarget {
         let asked = asked_or(asked, &owned);
-        let moved = match answer.moved() {
-            Some(Moved::To(text)) if left > 0 => self.moved(&owned, &*asked, text),
+        let repetition = match answer.changed_override() {
+            Some(ChangedOverride::To(text)) if left > 0 => self.repetition(&owned, &*asked, text),
             _ => Err(unsettled(&owned.plan)),
         };
-        let owned = match moved {
-            Ok(moved) => moved,
+        let owned = match repetition {
+            Ok(repetition) => repetition,
             Err(error) => return done(owned, Err(error)),
         };
         let mut done = Some((done, Some(asked)));
@@ -128,7 +111,7 @@ impl KeyNumbers {
                 let (done, asked) = done?;
                 match result {
                     // A box ends the recursion of types.
-                    Ok(answer) if answer.moved().is_some() => {
+                    Ok(answer) if answer.changed_override().is_some() => {
                         let done: Box<dyn FnOnce(OwnedEntry, Result<Answer>) -> WakeTarget + Send> = Box::new(done);
                         answers.repeat_later(store, (owned, asked), answer, (now, left - 1), done)
                     }
@@ -137,7 +120,7 @@ impl KeyNumbers {
             }
         });
         match (immediate, done) {
-            (Some(Ok(answer)), Some((done, asked))) if answer.moved().is_some() => {
+            (Some(Ok(answer)), Some((done, asked))) if answer.changed_override().is_some() => {
                 let done: Box<dyn FnOnce(OwnedEntry, Result<Answer>) -> WakeTarget + Send> = Box::new(done);
                 self.repeat_later(store, (owned, asked), answer, (now, left - 1), done)
             }
@@ -179,7 +162,7 @@ impl LimiterCore {
         key: &str,
         own: Option<&KeyOverride>,
         ttl: Option<Duration>,
-        user: User,
+        waits: Waits,
     ) -> Result<()> {
         let base = self.plan(policy, key)?;
         let micros = ttl.map_or(0, |ttl| u64::try_from(ttl.as_micros()).unwrap_or(u64::MAX));
@@ -204,7 +187,7 @@ impl LimiterCore {
         let change =
             Arc::new(OverrideChange { key: key.to_owned(), text, ttl: if own.is_some() { micros } else { 0 } });
         let (now, sent) = (self.now(), Arc::clone(&change));
-        self.make_several("tidegate-override", user, move |store| {
+        self.make_several("tidegate-override", waits, move |store| {
             let operation = Operation::Override(Arc::clone(&sent));
             store.change_override(&Entry { plan: &plan, key: &sent.key, operation }, now)
         })
@@ -214,12 +197,16 @@ impl LimiterCore {
         Ok(())
     }
 
-    pub(super) async fn overrides(self: &Arc<Self>, policy: &impl AsPolicy, user: User) -> Result<Vec<OverriddenKey>> {
+    pub(super) async fn overrides(
+        self: &Arc<Self>,
+        policy: &impl AsPolicy,
+        waits: Waits,
+    ) -> Result<Vec<OverriddenKey>> {
         let (plan, now) = (self.plan(policy, "")?, self.now());
         let list = move |store: &dyn Store| {
             store.overrides(&Entry { plan: &plan, key: "", operation: Operation::ListOverrides }, now)
         };
-        let mut stored = self.make_several("tidegate-overrides", user, list).await?.into_overrides();
+        let mut stored = self.make_several("tidegate-overrides", waits, list).await?.into_overrides();
         stored.sort_by(|a, b| a.key.cmp(&b.key));
         stored.dedup_by(|a, b| a.key == b.key);
         let of = |own: crate::store::request::StoredOverride| OverriddenKey {

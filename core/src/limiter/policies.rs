@@ -96,7 +96,7 @@ impl Policies {
 
     /// The plan of that name that is in force. A Decision or a hold that outlives a reload must not use the old one.
     pub(super) fn current(&self, plan: &Arc<Plan>) -> Arc<Plan> {
-        if plan.learning.is_some() {
+        if plan.policy.learning().is_some() {
             return Arc::clone(plan);
         }
         self.with_plans(|plans| Arc::clone(plans.get(plan.policy.name()).unwrap_or(plan)))

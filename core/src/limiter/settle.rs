@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::caller::User;
 use super::cost::{Cost, valid_cost};
 use super::policy_ref::AsPolicy;
 use super::translation::{Asking, RepeatableCall};
@@ -14,7 +13,8 @@ use crate::algorithm::{MAX_SAFE_INTEGER, Rule};
 use crate::decision::{Decision, LimiterId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Amount, Amounts, Plan};
-use crate::policy::{Algorithm, Limit, Unit};
+use crate::policy::{Algorithm, Limit, Policy, Unit};
+use crate::process::waits::Waits;
 use crate::store::request::{Charge, ChargedAmount, Details, Operation, Source};
 
 /// The actual costs of the entries of a Decision.
@@ -65,11 +65,11 @@ impl<'a> ActualCosts<'a> {
             && entries.len() > 1
             && !cost.is_number()
         {
-            let plans: Vec<&Plan> = costs.map(|(entry, _)| &**Plan::base(entry.plan())).collect();
-            return cost.check_counted(plans.iter().copied());
+            let policies: Vec<&Policy> = costs.map(|(entry, _)| &Plan::base(entry.plan()).policy).collect();
+            return cost.check_counted(policies.iter().copied());
         }
         // An override may not count all units of its policy, so the policy checks the cost.
-        costs.into_iter().try_for_each(|(entry, cost)| cost.check_actual(Plan::base(entry.plan())))
+        costs.into_iter().try_for_each(|(entry, cost)| cost.check_actual(&Plan::base(entry.plan()).policy))
     }
 }
 
@@ -146,11 +146,11 @@ impl LimiterCore {
         self: &Arc<Self>,
         decision: &Decision,
         actual: ActualCosts<'_>,
-        user: User,
+        waits: Waits,
     ) -> Result<()> {
         let mut settling = Settling::begin(self, decision, actual)?;
         while let Some((decision, SettleCall { plan, asking })) = settling.next(self) {
-            settling.settled(self.decision(plan, decision.key(), asking, user).await)?;
+            settling.settled(self.decision(plan, decision.key(), asking, waits).await)?;
         }
         Ok(())
     }
@@ -403,9 +403,9 @@ impl AsyncLimiter {
         actual: &Cost,
     ) -> Result<()> {
         let plan = self.core.plan(&policy, key)?;
-        actual.check_actual(&plan)?;
+        actual.check_actual(&plan.policy)?;
         for SettleCall { plan, asking } in self.core.settle_calls(&plan, key, (charged, actual)).into_iter().rev() {
-            self.core.decision(plan, key, asking, User::Task).await?;
+            self.core.decision(plan, key, asking, Waits::TASK).await?;
         }
         Ok(())
     }

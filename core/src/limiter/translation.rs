@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use smallvec::SmallVec;
 
-use crate::algorithm::{AlgorithmKind, Said};
+use crate::algorithm::AlgorithmKind;
 use crate::plan::{Amount, Amounts, LimitTag, Plan};
 use crate::policy::Unit;
 use crate::store::request::{Charge, ChargedAmount, Details, Operation, OwnedEntry};
@@ -93,7 +93,10 @@ fn translated(operation: &Operation, from: &Plan, to: &Plan) -> Operation {
         Operation::GiveBack { units, charge } => {
             Operation::GiveBack { units: *units, charge: Arc::new(charge_of(charge, from, to)) }
         }
-        Operation::Observe(said) => Operation::Observe(Arc::new(said_of(said, from, to))),
+        Operation::Observe(said) => Operation::Observe(Arc::new(said.translated(|place| {
+            let place = place_of(to, from.format.tags.get(place)?)?;
+            Some((place, to.rules[place].capacity()))
+        }))),
         other => other.clone(),
     }
 }
@@ -151,17 +154,6 @@ fn charge_of(charge: &Charge, from: &Plan, to: &Plan) -> Charge {
         places.iter().map(|place| place.and_then(|place| charge.amounts.get(place).copied()).unwrap_or(none)).collect()
     };
     Charge { limits: limits.collect(), amounts, ..charge.clone() }
-}
-
-/// The report of a response, with the places of its limits in `to`.
-fn said_of(said: &Said, from: &Plan, to: &Plan) -> Said {
-    let mut said = said.clone();
-    for limit in said.limits.iter_mut().filter(|limit| limit.place > 0) {
-        let place = from.format.tags.get(usize::from(limit.place) - 1).and_then(|tag| place_of(to, tag));
-        limit.place = place.map_or(0, |place| place as u8 + 1);
-        limit.capacity = place.filter(|_| limit.capacity > 0).map_or(0, |place| to.rules[place].capacity());
-    }
-    said
 }
 
 /// The place of that limit in a plan.

@@ -4,10 +4,10 @@ mod amount;
 mod block_level;
 mod conversion;
 mod limit_tag;
-mod own_numbers;
 pub(crate) mod plan_cache;
 #[cfg_attr(not(feature = "stored"), path = "without_stored.rs")]
 mod stored;
+mod stored_override;
 #[cfg(feature = "stored")]
 mod stored_value;
 
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use once_cell::race::OnceBox;
 use smallvec::SmallVec;
 
-use crate::algorithm::{LearnedAnswer, LearnedLimits, Learning, LeaseTerms, Rule, View};
+use crate::algorithm::{LeaseTerms, Rule, View};
 use crate::counting::cells::PolicyCounts;
 use crate::error::Result;
 use crate::policy::{DerivedValue, KeyOverride, Limit, MAX_LIMITS, Policy, SHORTEST_LEASE};
@@ -27,10 +27,12 @@ pub(crate) use amount::{Amount, Amounts};
 pub(crate) use block_level::BlockLevel;
 pub(crate) use conversion::StoredLimit;
 pub(crate) use limit_tag::LimitTag;
-pub(crate) use own_numbers::{MAX_OVERRIDDEN_KEY, MAX_OVERRIDDEN_KEYS, Moved, OverrideChange, StoredOverride};
 use stored::StoredForm;
 #[cfg(feature = "stored")]
 pub(crate) use stored::section;
+pub(crate) use stored_override::{
+    ChangedOverride, MAX_OVERRIDDEN_KEY, MAX_OVERRIDDEN_KEYS, OverrideChange, StoredOverride,
+};
 #[cfg(feature = "stored")]
 pub(crate) use stored_value::{parts_of_any, states_of_any};
 
@@ -53,7 +55,7 @@ pub(crate) struct StateFormat {
 
 /// The override in a plan that has the numbers of one key.
 #[derive(Debug, Clone)]
-pub(crate) struct Overridden {
+pub(crate) struct PlanOverride {
     /// The plan of the policy without the override.
     pub(crate) base: Arc<Plan>,
     /// The override as the store has it. Empty if the policy itself has it, in its file or in code.
@@ -91,8 +93,6 @@ pub(crate) struct Plan {
     pub(crate) level_life: u64,
     /// The time for which a key is kept after all its states have ended. Only for buckets with `initial`.
     pub(crate) grace: u64,
-    /// How outgoing calls learn. `None` for a policy that limits incoming calls.
-    pub(crate) learning: Option<Learning>,
     /// The most units that a process takes in advance, if the policy leases and its units can be spent later.
     pub(crate) lease: Option<LeaseTerms>,
     /// Identifies the policy in stores: a digest of its name.
@@ -100,7 +100,7 @@ pub(crate) struct Plan {
     /// The counts of decisions in the first limiter that uses it.
     pub(crate) counts: OnceBox<Arc<PolicyCounts>>,
     /// The override, if this plan has the numbers of one key.
-    pub(crate) overridden: Option<Overridden>,
+    pub(crate) overridden: Option<PlanOverride>,
     /// The units that are left of the first limit when it is near.
     near_limit: i64,
     /// The bytes that it takes, without those of its stored form.
@@ -126,7 +126,7 @@ impl Plan {
     /// # Errors
     /// `policy_invalid` for numbers that the options of the policy forbid.
     pub(crate) fn overriding(base: &Arc<Self>, own: &KeyOverride, text: String) -> Result<Arc<Self>> {
-        let overridden = Overridden { base: Arc::clone(base), text, is_unlimited: own.is_unlimited() };
+        let overridden = PlanOverride { base: Arc::clone(base), text, is_unlimited: own.is_unlimited() };
         let mut plan = Self::new(base.policy.overridden(own)?);
         plan.bytes += allocated(overridden.text.capacity());
         if let Some(counts) = base.counts.get() {
@@ -196,7 +196,6 @@ impl Plan {
             is_held,
             has_units,
             has_calendar,
-            learning: policy.learning(),
             answers_by_state: policy.learning().is_none()
                 && rules.len() == 1
                 && !denial_writes
@@ -233,17 +232,6 @@ impl Plan {
     /// sum over a table is never less than the bytes of its plans, and hardly more if its entries share one.
     pub(crate) fn share(plan: &Arc<Self>) -> usize {
         plan.bytes() / (Arc::strong_count(plan) / FEW_HANDLES).max(1)
-    }
-
-    /// Lowers the views to the learned limits of the key. `units` returns the units that the call takes of each limit.
-    pub(crate) fn constrain(
-        &self,
-        learned: &LearnedLimits,
-        views: &mut [View],
-        now: u64,
-        units: impl Fn(usize) -> u64,
-    ) -> LearnedAnswer {
-        learned.constrain(views, now, |index| self.rules[index].capacity(), units)
     }
 
     /// The views of the limits at `now`, for a call on an unused key.

@@ -43,8 +43,9 @@ use once_cell::race::OnceBox;
 use self::derived::Derived;
 pub(crate) use self::derived::{DerivedValue, FieldTexts};
 pub(crate) use self::notation::{may_be_url, quoted};
+use self::paced::Learning;
 pub(crate) use self::suggestion::did_you_mean;
-use crate::algorithm::{Calendar, Learning};
+use crate::algorithm::Calendar;
 use crate::error::{Error, Result};
 use crate::tables::allocation::allocated;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Options, Policy};
-use crate::algorithm::{Algorithm, Learning, Limit, MAX_COUNT, Period, SECOND};
+use crate::algorithm::{Algorithm, Limit, MAX_COUNT, Period, SECOND};
 use crate::error::{Error, Result};
 
 /// The granules of a window, so that a unit comes back soon after its period.
@@ -13,6 +13,15 @@ const MARGIN_PART: u64 = 10;
 
 /// The largest margin.
 const MAX_MARGIN: Duration = Duration::from_secs(60);
+
+/// How a policy learns. It counts its calls even before any report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Learning {
+    /// How much the way to the other side varies, in microseconds.
+    pub(super) margin: u64,
+    /// True if only learned limits apply, so that a single call begins a window without a report.
+    pub(crate) asks: bool,
+}
 
 impl Policy {
     /// This policy for outgoing calls. The other side counts calls as they arrive, and begins its windows when it likes, so the
@@ -62,6 +71,11 @@ impl Policy {
     /// How its calls learn. `None` for a policy that limits incoming calls.
     pub(crate) const fn learning(&self) -> Option<Learning> {
         self.learning
+    }
+
+    /// True if only learned limits apply.
+    pub(crate) fn asks(&self) -> bool {
+        self.learning.is_some_and(|learning| learning.asks)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The parts that concern this process: its clocks, its log, its children, and the files that it reads.
+//! The parts that concern this process: its clocks, its log, its children, the ways to wait, and the files that it reads.
 
 pub(crate) mod alarm;
 pub(crate) mod clock;
@@ -8,3 +8,4 @@ pub(crate) mod log;
 pub(crate) mod pending_count;
 #[cfg(any(feature = "files", feature = "redis"))]
 pub(crate) mod regular_file;
+pub(crate) mod waits;

@@ -10,14 +10,10 @@ use crate::policy::KeyOverride;
 use crate::process::fork::PerProcess;
 use crate::tables::table_key::TableKeyRef;
 
-/// A key with its plan.
-struct KnownOverride {
-    known: KnownKey,
-}
-
-impl KeyEntry for KnownOverride {
+/// A key with the plan of its override.
+impl KeyEntry for KnownKey {
     fn known(&self) -> &KnownKey {
-        &self.known
+        self
     }
 
     /// The store may lose an override at any time. Its next answer shows that.
@@ -29,7 +25,7 @@ impl KeyEntry for KnownOverride {
 /// A bounded table of keys with other numbers.
 #[derive(Default)]
 pub(crate) struct KnownOverrides {
-    table: PerProcess<KeyTable<KnownOverride>>,
+    table: PerProcess<KeyTable<KnownKey>>,
     /// True if the table ever had a key.
     is_used: AtomicBool,
 }
@@ -48,7 +44,7 @@ impl KnownOverrides {
     #[cold]
     pub(crate) fn plan_of(&self, base: &Arc<Plan>, key: &str) -> Result<Option<Arc<Plan>>> {
         let known = self.table.with(KeyTable::default, |table| {
-            table.place(base, TableKeyRef::of(key)).get().map(|known| Arc::clone(&known.known.plan))
+            table.place(base, TableKeyRef::of(key)).get().map(|known| Arc::clone(&known.plan))
         });
         let text = match known {
             Some(plan) if Arc::ptr_eq(Plan::base(&plan), base) => return Ok(Some(plan)),
@@ -76,11 +72,11 @@ impl KnownOverrides {
             let key = TableKeyRef::of(key);
             let hash = table.hash(base, key);
             let mut shard = table.shard(hash);
-            shard.remove_all(hash, |known| known.known.is_of(base, key));
+            shard.remove_all(hash, |known| known.is_of(base, key));
             if let Some(plan) = &plan {
                 let mut known = KnownKey::new(plan, key, hash);
                 known.measure(0);
-                shard.insert(KnownOverride { known }, 0);
+                shard.insert(known, 0);
                 self.is_used.store(true, Ordering::Relaxed);
             }
         });

@@ -6,32 +6,10 @@ use super::batch_guard::BatchGuard;
 use super::completion::Completion;
 use super::layer_states::LayerStates;
 use super::request::Answer;
+pub(crate) use crate::process::waits::Waits;
 
-/// How the caller of a call waits for its answer.
-pub(crate) enum Waits<'a, T> {
-    /// Not at all. If the answer is not known at once, the store does nothing.
-    Never,
-    /// On its thread.
-    Here,
-    /// It goes on. The store returns an answer that needs no waiting. For any other it makes the completion, from the
-    /// states of the layers, and calls that.
-    Later(&'a dyn Fn(LayerStates) -> Completion<T>),
-}
-
-impl<T> Clone for Waits<'_, T> {
-    #[inline]
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for Waits<'_, T> {}
-
-impl<T> Waits<'_, T> {
-    pub(crate) const fn is_never(&self) -> bool {
-        matches!(self, Self::Never)
-    }
-}
+/// Makes the completion of a call, from the states of the layers.
+pub(crate) type MakeCompletion<'a, T> = &'a dyn Fn(LayerStates) -> Completion<T>;
 
 /// The time, the deadline and the batch of a call, and how its caller waits.
 pub(crate) struct CallContext<'a, T = Answer> {
@@ -43,7 +21,7 @@ pub(crate) struct CallContext<'a, T = Answer> {
     /// The batch that a call without waiting is sent with. Without it the call is sent at once.
     #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "no store of this build sends batches"))]
     pub(crate) batch: Option<&'a BatchGuard>,
-    pub(crate) waits: Waits<'a, T>,
+    pub(crate) waits: Waits<MakeCompletion<'a, T>>,
 }
 
 impl<T> Clone for CallContext<'_, T> {
@@ -69,7 +47,7 @@ impl<'a, T> CallContext<'a, T> {
 
     /// The same call, for a caller that waits in that way.
     #[inline]
-    pub(crate) fn waiting(self, waits: Waits<'a, T>) -> Self {
+    pub(crate) fn waiting(self, waits: Waits<MakeCompletion<'a, T>>) -> Self {
         Self { waits, ..self }
     }
 }

@@ -18,7 +18,7 @@ pub(crate) use self::simple_answer::SimpleAnswer;
 pub use self::source::Source;
 use crate::algorithm::{HoldId, LearnedAnswer, LeaseTerms, Rule, Said, State, Traces, View};
 use crate::plan::{Amount, Amounts, BlockLevel, LimitTag, Plan};
-pub(crate) use crate::plan::{MAX_OVERRIDDEN_KEY, Moved, OverrideChange, StoredOverride};
+pub(crate) use crate::plan::{ChangedOverride, MAX_OVERRIDDEN_KEY, OverrideChange, StoredOverride};
 use crate::tables::one_or_many::OneOrMany;
 
 /// The views of a policy's limits, in order.
@@ -301,7 +301,7 @@ pub(crate) struct RareAnswer {
     /// When the units were charged, if the time of the answer is that of its turn. 0 otherwise.
     pub(crate) charged_at: u64,
     /// Why the call was not made, if it brought other numbers than its key has.
-    pub(crate) moved: Option<Moved>,
+    pub(crate) changed_override: Option<ChangedOverride>,
     /// The deadline of a call that has to be repeated, if it is known.
     pub(crate) deadline: Option<Instant>,
     /// The keys of a policy that have an override.
@@ -311,11 +311,6 @@ pub(crate) struct RareAnswer {
 }
 
 impl RareAnswer {
-    /// The rare part of an answer to a call that was not made.
-    pub(crate) fn of_moved(moved: Moved) -> Option<Box<Self>> {
-        Some(Box::new(Self { moved: Some(moved), ..Self::default() }))
-    }
-
     /// The rare part with the level of a block. `None` if there is no level.
     pub(crate) fn of_level(block_level: BlockLevel) -> Option<Box<Self>> {
         (block_level != BlockLevel::default()).then(|| Box::new(Self { block_level, ..Self::default() }))
@@ -323,10 +318,16 @@ impl RareAnswer {
 }
 
 impl Answer {
+    /// The answer to a call that was not made, because it brought other numbers than its key has.
+    pub(crate) fn not_made(changed: ChangedOverride, now: u64) -> Self {
+        let rare = RareAnswer { changed_override: Some(changed), ..RareAnswer::default() };
+        Self { now, rare: Some(Box::new(rare)), ..Self::default() }
+    }
+
     /// The answers to entries that are decided together, if one of them brought other numbers than its key has.
-    pub(crate) fn all_moved(moved: Vec<Option<Self>>, now: u64) -> Vec<Self> {
-        let other = || Self { now, rare: RareAnswer::of_moved(Moved::OfAnother), ..Self::default() };
-        moved.into_iter().map(|answer| answer.unwrap_or_else(other)).collect()
+    pub(crate) fn all_changed(changed: Vec<Option<Self>>, now: u64) -> Vec<Self> {
+        let other = || Self::not_made(ChangedOverride::OfAnother, now);
+        changed.into_iter().map(|answer| answer.unwrap_or_else(other)).collect()
     }
 
     /// The answer with the keys of a policy that have an override.
@@ -415,8 +416,13 @@ impl Answer {
 
     /// Why the call was not made, if it brought other numbers than its key has.
     #[inline]
-    pub(crate) fn moved(&self) -> Option<&Moved> {
-        self.rare.as_ref()?.moved.as_ref()
+    pub(crate) fn changed_override(&self) -> Option<&ChangedOverride> {
+        self.rare.as_ref()?.changed_override.as_ref()
+    }
+
+    /// The learned part of the answer.
+    pub(crate) fn learned(&self) -> Option<&LearnedAnswer> {
+        self.rare.as_ref()?.learned.as_ref()
     }
 
     /// The level of the last block, for a policy with blocks that become longer.
@@ -471,7 +477,7 @@ impl Answer {
 
     #[cold]
     fn see_overridden(&mut self, plan: &Plan) {
-        if plan.is_unlimited() && self.rare.as_ref().is_none_or(|rare| rare.learned.is_none()) {
+        if plan.is_unlimited() && self.learned().is_none() {
             self.views = plan.unused_views(self.now, |_| Amount::of(0));
         }
     }

@@ -24,6 +24,7 @@ mod folding;
 #[cfg(debug_assertions)]
 mod forks;
 mod fuzz;
+mod generated;
 mod harness;
 mod histories;
 mod http;

@@ -19,8 +19,8 @@ pub(crate) const MAX_LEARNED_WINDOWS: usize = 8;
 const IN_FLIGHT: u64 = 60 * SECOND;
 
 /// The numbers that the sources of the script use by name.
-#[cfg(all(test, feature = "stored"))]
-pub(crate) const LEARNED_NUMBERS: [(&str, u64); 7] = [
+#[cfg(feature = "bench")]
+pub(super) const LEARNED_NUMBERS: [(&str, u64); 7] = [
     ("MOST_LEARNED_WINDOWS", MAX_LEARNED_WINDOWS as u64),
     ("MOST_LEARNED_STEPS", window::MAX_STEPS as u64),
     ("SAME_LEARNED_STEP", window::SAME_STEP),
@@ -29,15 +29,6 @@ pub(crate) const LEARNED_NUMBERS: [(&str, u64); 7] = [
     ("LOOK_AT_LEARNED_AGAIN", window::LOOK_AGAIN),
     ("CALLS_IN_FLIGHT", IN_FLIGHT),
 ];
-
-/// How a policy learns. It counts its calls even before any report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Learning {
-    /// How much the way to the other side varies, in microseconds.
-    pub(crate) margin: u64,
-    /// True if only learned limits apply, so that a single call begins a window without a report.
-    pub(crate) asks: bool,
-}
 
 /// The learned limits of a key.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -129,22 +120,20 @@ impl LearnedLimits {
         refusing.fold(0, |bits, window| bits | 1 << index_of(window.place))
     }
 
-    /// Charges a call as of a moment.
-    pub(crate) fn charge(&mut self, now: u64, moment: u64, units: impl Fn(usize) -> u64, learning: Option<Learning>) {
+    /// Charges a call as of a moment. `asks` is that of the policy, and `None` if it does not learn.
+    pub(crate) fn charge(&mut self, now: u64, moment: u64, units: impl Fn(usize) -> u64, asks: Option<bool>) {
         self.calls = (self.calls + 1).min(MAX_SAFE_INTEGER);
-        if learning.is_some() {
+        if asks.is_some() {
             self.calls_until = now + IN_FLIGHT;
         }
-        let asks = learning.is_some_and(|learning| learning.asks);
         self.windows.retain(|window| !window.is_over(now));
         for window in self.windows.iter_mut().filter(|window| !window.is_beside) {
-            window.charge(moment, units_of(window.place, &units).unwrap_or(0), asks);
+            window.charge(moment, units_of(window.place, &units).unwrap_or(0), asks == Some(true));
         }
     }
 
     /// Takes the announcements of a response. `used` returns the units that count in a limit of the policy.
-    pub(crate) fn observe(&mut self, said: &Said, now: u64, learning: Option<Learning>, used: impl Fn(usize) -> u64) {
-        let asks = learning.is_some_and(|learning| learning.asks);
+    pub(crate) fn observe(&mut self, said: &Said, now: u64, asks: bool, used: impl Fn(usize) -> u64) {
         if said.wait > 0 {
             self.wait_until = self.wait_until.max(now + said.wait);
         }

@@ -12,6 +12,19 @@ pub(crate) struct Said {
     pub(crate) limits: SmallVec<[SaidLimit; 1]>,
 }
 
+impl Said {
+    /// The same announcements for other numbers of the key. `limit_of` returns the place and the capacity of a limit there.
+    pub(crate) fn translated(&self, limit_of: impl Fn(usize) -> Option<(usize, u64)>) -> Self {
+        let mut said = self.clone();
+        for limit in said.limits.iter_mut().filter(|limit| limit.place > 0) {
+            let other = limit_of(usize::from(limit.place) - 1);
+            limit.place = other.map_or(0, |(place, _)| place as u8 + 1);
+            limit.capacity = other.filter(|_| limit.capacity > 0).map_or(0, |(_, capacity)| capacity);
+        }
+        said
+    }
+}
+
 /// One limit that a response announces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SaidLimit {

@@ -5,7 +5,8 @@ use std::future::Future;
 use crate::decision::Decision;
 use crate::flow::give_back;
 use crate::http::settling::{in_background, settle_to};
-use crate::limiter::{AsyncLimiter, Cost, Hold, User};
+use crate::limiter::{AsyncLimiter, Cost, Hold};
+use crate::process::waits::Waits;
 
 /// Finds the actual cost of a call in the body of its response, while the caller reads the body.
 pub trait SettleReader: Send {
@@ -49,7 +50,7 @@ impl CallTurn {
     pub(super) async fn give_back(mut self) {
         self.is_sent = true;
         self.hold = None;
-        give_back(&self.limiter.core, &self.decision, User::Task).await;
+        give_back(&self.limiter.core, &self.decision, Waits::TASK).await;
     }
 
     /// The work that is left for the end of the body. `None` if there is none.
@@ -71,7 +72,7 @@ impl Drop for CallTurn {
     fn drop(&mut self) {
         if !self.is_sent {
             let (limiter, decision) = (self.limiter.clone(), self.decision.clone());
-            in_background(async move { give_back(&limiter.core, &decision, User::Task).await });
+            in_background(async move { give_back(&limiter.core, &decision, Waits::TASK).await });
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::decision::Decision;
 use crate::error::{Error, Result};
 use crate::http::MAX_LEARNED_WAIT;
 use crate::http::named_policy::NamedPolicy;
-use crate::limiter::{AsPolicy, AsyncLimiter, CheckOptions, Cost, check_options};
+use crate::limiter::{AsPolicy, AsyncLimiter, CheckOptions, Cost};
 
 /// The longest time that a request waits, unless the user gives another.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -211,9 +211,9 @@ impl<T> PaceBuilder<T> {
             PacedPolicy::Named(policy) => {
                 let policy = policy.as_policy();
                 pacing.prepare(Some(policy))?;
-                let plan = pacing.limiter.core.plan(&policy, "")?;
-                let cost = cost.unwrap_or_else(|| Cost::of_each(&plan.policy, 1));
-                check_options(&CheckOptions { priority: class, ..cost.into() }, &plan)?;
+                let in_force = pacing.limiter.find_policy(&policy, "")?;
+                let cost = cost.unwrap_or_else(|| Cost::of_each(&in_force, 1));
+                in_force.check_options(&CheckOptions { priority: class, ..cost.into() })?;
                 pacing._use = Some(pacing.limiter.use_policy(policy, owner)?);
             }
             PacedPolicy::Learned | PacedPolicy::Read(_) => {}

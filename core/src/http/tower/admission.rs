@@ -10,19 +10,19 @@ use crate::decision::Decision;
 use crate::error::Result;
 use crate::flow::{Admission, give_back};
 use crate::http::settling::settle_to;
-use crate::limiter::{CheckOptions, Cost, User};
-use crate::plan::Plan;
+use crate::limiter::{CheckOptions, Cost, PolicyInForce};
 use crate::process::clock::Signal;
+use crate::process::waits::Waits;
 
 impl RequestLimits {
     /// Asks every limit of a request. `None` if no limit applies to it. `policies` gets the policies of the request,
     /// also if no Decision names them.
-    pub(super) async fn admit(&self, request: &Parts, policies: &mut Vec<Arc<Plan>>) -> Result<Option<Admission>> {
+    pub(super) async fn admit(&self, request: &Parts, policies: &mut Vec<PolicyInForce>) -> Result<Option<Admission>> {
         if !self.applies_to(request) {
             return Ok(None);
         }
         let entries = self.entries(request)?;
-        policies.extend(entries.iter().map(|entry| Arc::clone(&entry.plan)));
+        policies.extend(entries.iter().map(|entry| entry.in_force.clone()));
         if entries.is_empty() {
             return Ok(None);
         }
@@ -34,8 +34,8 @@ impl RequestLimits {
         }
         let meta = self.meta.as_ref().and_then(|read| read(request));
         let priority = self.priority.as_ref().and_then(|read| read(request));
-        let asked = entries.into_iter().map(|LimitEntry { policy, key, plan }| {
-            let options = cost.share_of(&plan).into();
+        let asked = entries.into_iter().map(|LimitEntry { policy, key, in_force }| {
+            let options = cost.share_of(&in_force).into();
             (policy, key, CheckOptions { meta: meta.clone(), priority: priority.clone(), ..options })
         });
         let admission = self.limiter.admit(&asked.collect::<Vec<_>>(), false).await?;
@@ -50,7 +50,7 @@ impl RequestLimits {
     /// Refunds or settles the charge of a request, once the head of its response is known. Returns true if it did.
     pub(super) async fn follow_up(&self, charged: &Decision, response: &response::Parts) -> bool {
         if self.refund_when.as_ref().is_some_and(|when| when(response)) {
-            give_back(&self.limiter.core, charged, User::Task).await;
+            give_back(&self.limiter.core, charged, Waits::TASK).await;
             return true;
         }
         let actual = self.settle.as_ref().and_then(|read| read(response));
@@ -62,8 +62,8 @@ impl RequestLimits {
 
     /// Settles the charge of a request.
     pub(super) async fn settle_all(&self, charged: &Decision, actual: &Cost) {
-        let plans = charged.entries().iter().map(|entry| &**entry.plan());
-        if let Err(error) = actual.check_counted(plans) {
+        let policies = charged.entries().iter().map(|entry| &entry.plan().policy);
+        if let Err(error) = actual.check_counted(policies) {
             tracing::warn!(target: "tidegate", %error, "a request was not settled");
             return;
         }

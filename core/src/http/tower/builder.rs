@@ -17,7 +17,6 @@ use crate::error::{Error, Result};
 use crate::http::Headers;
 use crate::http::named_policy::NamedPolicy;
 use crate::limiter::{AsPolicy, AsyncLimiter, Cost, Units};
-use crate::plan::plan_cache::plan_of;
 use crate::policy::Policy;
 
 /// Turns the limits off in a whole process, for tests: `TIDEGATE_ENABLED=false`.
@@ -343,12 +342,11 @@ fn has_class(class: &str, policies: &[Policy]) -> Result<()> {
 /// # Errors
 /// `cost_invalid`, with advice, if every request would be refused for its cost. `more` is true if a request may have more policies.
 fn can_be_asked(cost: &Cost, policies: &[Policy], more: bool) -> Result<()> {
-    let plans: Vec<_> = policies.iter().map(plan_of).collect();
     if !more {
-        cost.check_counted(plans.iter().map(|plan| &**plan))?;
+        cost.check_counted(policies.iter())?;
     }
-    for plan in &plans {
-        crate::limiter::check_cost(&cost.share_of(plan), plan).map_err(|error| {
+    for policy in policies {
+        crate::limiter::check_cost(policy, &cost.share_of(policy)).map_err(|error| {
             let message = format!(
                 "{}: give the layer such a cost, as in .cost([(\"tokens\", 1_200)]), or a function of the request with .units_by",
                 error.message()
@@ -356,7 +354,7 @@ fn can_be_asked(cost: &Cost, policies: &[Policy], more: bool) -> Result<()> {
             Error::new(error.kind(), message)
         })?;
     }
-    if plans.is_empty() && cost.is_number() { crate::limiter::valid_cost(cost.number()).map(drop) } else { Ok(()) }
+    if policies.is_empty() && cost.is_number() { crate::limiter::valid_cost(cost.number()).map(drop) } else { Ok(()) }
 }
 
 fn enabled_by_environment() -> Result<bool> {

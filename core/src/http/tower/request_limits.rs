@@ -14,8 +14,7 @@ use crate::decision::Decision;
 use crate::error::{Error, Result};
 use crate::http::named_policy::NamedPolicy;
 use crate::http::{ClientIp, Headers, placed_key};
-use crate::limiter::{AsyncLimiter, Cost};
-use crate::plan::Plan;
+use crate::limiter::{AsyncLimiter, Cost, PolicyInForce};
 use crate::policy::Policy;
 
 /// A function of the layer's user.
@@ -60,7 +59,7 @@ struct PassedLayer(Arc<RequestLimits>);
 pub(super) struct LimitEntry {
     pub(super) policy: NamedPolicy,
     pub(super) key: String,
-    pub(super) plan: Arc<Plan>,
+    pub(super) in_force: PolicyInForce,
 }
 
 impl RequestLimits {
@@ -86,7 +85,7 @@ impl RequestLimits {
     ///
     /// # Errors
     /// `cost_invalid` for a unit that none of its policies counts.
-    pub(super) fn cost_of(&self, request: &Parts, policies: &[Arc<Plan>]) -> Result<Cow<'_, Cost>> {
+    pub(super) fn cost_of(&self, request: &Parts, policies: &[PolicyInForce]) -> Result<Cow<'_, Cost>> {
         match &self.cost {
             RequestCost::Fixed(cost) if self.policies_by.is_none() => Ok(Cow::Borrowed(cost)),
             RequestCost::Fixed(cost) => counted_by(Cow::Borrowed(cost), policies),
@@ -115,16 +114,16 @@ impl RequestLimits {
         if self.policies_by.is_some() {
             let shares = self.policies.iter().map(|(_, own)| own.is_none()).chain(std::iter::repeat(true));
             let sharing = entries.iter().zip(shares).filter(|(_, shares)| *shares);
-            each_once(sharing.map(|(entry, _)| &entry.plan.policy))?;
+            each_once(sharing.map(|(entry, _)| &*entry.in_force))?;
         }
         Ok(entries)
     }
 
     fn entry(&self, policy: NamedPolicy, key: &str) -> Result<LimitEntry> {
-        let plan = self.limiter.core.plan(&policy, key)?;
-        let place = is_in_place(&plan.policy).then(|| self.place.as_deref().unwrap_or_default());
+        let in_force = self.limiter.find_policy(&policy, key)?;
+        let place = is_in_place(&in_force).then(|| self.place.as_deref().unwrap_or_default());
         let key = placed_key(place, None, key);
-        Ok(LimitEntry { policy, key, plan })
+        Ok(LimitEntry { policy, key, in_force })
     }
 }
 
@@ -155,8 +154,8 @@ pub(super) fn each_once<'a>(policies: impl Iterator<Item = &'a Policy>) -> Resul
 
 /// # Errors
 /// `cost_invalid` for a unit that none of the policies counts.
-fn counted_by<'a>(cost: Cow<'a, Cost>, policies: &[Arc<Plan>]) -> Result<Cow<'a, Cost>> {
-    cost.check_counted(policies.iter().map(|plan| &**plan))?;
+fn counted_by<'a>(cost: Cow<'a, Cost>, policies: &[PolicyInForce]) -> Result<Cow<'a, Cost>> {
+    cost.check_counted(policies.iter().map(|policy| &**policy))?;
     Ok(cost)
 }
 

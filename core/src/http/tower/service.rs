@@ -100,7 +100,7 @@ where
     limits.pass_addresses(&mut head);
     let mut policies = Vec::new();
     let admission = limits.admit(&head, &mut policies).await;
-    let fields = RouteFields { policies: policies.iter().map(|plan| &plan.policy).collect(), which: limits.headers };
+    let fields = RouteFields { policies: policies.iter().map(|policy| &**policy).collect(), which: limits.headers };
     let admitted = match admission {
         Ok(Some(refused)) if refused.refused_by().is_some() => {
             return Ok(refuse(&limits, &head, &fields, refused.into_decision()));

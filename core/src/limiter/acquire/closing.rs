@@ -14,11 +14,11 @@ use crate::decision::Decision;
 use crate::error::Result;
 use crate::limiter::LimiterCore;
 use crate::limiter::call::{gone, sent};
-use crate::limiter::caller::{DecisionWait, NoCompletion, User};
 use crate::limiter::hold_renewer::LeftHold;
 use crate::limiter::translation::Asking;
 use crate::plan::Plan;
 use crate::process::pending_count::CountedCall;
+use crate::process::waits::Waits;
 use crate::store::request::{Charge, ChargedAmount, Operation, Source};
 
 impl LimiterCore {
@@ -59,8 +59,7 @@ impl LimiterCore {
                     continue;
                 }
                 let (plan, operation) = turn.refund();
-                let refunded = self.run(plan, &queue.key, operation, DecisionWait::<NoCompletion>::Here);
-                if refunded.is_some_and(|refunded| refunded.is_err()) {
+                if self.run_here(plan, &queue.key, operation).is_err() {
                     break;
                 }
             }
@@ -82,15 +81,15 @@ impl LimiterCore {
         plan: &Arc<Plan>,
         key: &str,
         asking: impl Into<Asking>,
-        user: User,
+        waits: Waits,
         answered: impl FnOnce(&Arc<Self>, Decision) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         // The order matters: either a close waits for the answer, or the close is seen here.
         let mut counted = self.counted();
         self.open()?;
-        if user == User::Thread {
-            let decision = self.run(Arc::clone(plan), key, asking, DecisionWait::<NoCompletion>::Here);
-            return decision.unwrap_or_else(|| Err(gone())).and_then(|decision| answered(self, decision));
+        if waits == Waits::Here {
+            let decision = self.run_here(Arc::clone(plan), key, asking)?;
+            return answered(self, decision);
         }
         let (mut answered, mut receiver) = (Some(answered), None);
         let make = || {
@@ -106,7 +105,7 @@ impl LimiterCore {
                 sent(answer, result)
             }
         };
-        match (self.run(Arc::clone(plan), key, asking, DecisionWait::Later { batch: None, make }), receiver) {
+        match (self.run(Arc::clone(plan), key, asking, Waits::Later((None, make))), receiver) {
             (None, Some(receiver)) => receiver.await.unwrap_or_else(|_| Err(gone())),
             (Some(decision), _) => match answered.take() {
                 Some(answered) => decision.and_then(|decision| answered(self, decision)),

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::LimiterCore;
-use super::caller::{DecisionWait, NoCompletion, User};
+use super::call::NoCompletion;
 use super::operations::{CheckOptions, attempt, rank, whole_operation};
 use super::policy_ref::AsPolicy;
 use super::translation::Asking;
@@ -23,6 +23,7 @@ use crate::decision::Decision;
 use crate::error::{ErrorKind, Result};
 use crate::plan::Plan;
 use crate::process::clock::Signal;
+use crate::process::waits::Waits;
 use crate::store::request::{Operation, Source};
 use queue_estimate::{QueueEstimate, WantedUnits};
 use turn_taking::takes_turns;
@@ -270,17 +271,17 @@ impl Drop for Acquire<'_> {
 }
 
 /// Sleeps until the signal has another count than this, for at most `longest`.
-async fn sleep(signal: &Signal, count: u64, longest: Option<Duration>, user: User) {
-    match user {
-        User::Thread => signal.wait(count, longest),
-        User::Task => signal.wait_async(count, longest).await,
+async fn sleep(signal: &Signal, count: u64, longest: Option<Duration>, waits: Waits) {
+    match waits {
+        Waits::Here => signal.wait(count, longest),
+        _ => signal.wait_async(count, longest).await,
     }
 }
 
 impl LimiterCore {
     /// Makes a call without waiting for its answer, which no one reads.
     fn post(self: &Arc<Self>, plan: Arc<Plan>, key: &str, operation: Operation) {
-        self.run(plan, key, operation, DecisionWait::Later { batch: None, make: || |_: Result<Decision>| None });
+        self.run(plan, key, operation, Waits::Later((None, || |_: Result<Decision>| None)));
     }
 
     /// Notes in the journal that a caller was denied, if none of its calls noted it there.
@@ -290,12 +291,12 @@ impl LimiterCore {
         key: &str,
         operation: &Operation,
         decision: &Decision,
-        user: User,
+        waits: Waits,
     ) {
         let is_noted = decision.answer().applied || decision.source() == Source::Fallback;
         if plan.policy.options().journal > 0 && !is_noted {
             // Its loss changes no Decision.
-            let _ = self.decision(Arc::clone(plan), key, operation.as_noted_denial(), user).await;
+            let _ = self.decision(Arc::clone(plan), key, operation.as_noted_denial(), waits).await;
         }
     }
 
@@ -306,7 +307,7 @@ impl LimiterCore {
         key: &str,
         options: &CheckOptions,
         timeout: Option<Duration>,
-        user: User,
+        waits: Waits,
     ) -> Result<Decision> {
         if let Some(decision) = self.acquire_at_once(policy, key, options)? {
             return Ok(decision);
@@ -314,7 +315,7 @@ impl LimiterCore {
         let plan = self.plan(policy, key)?;
         let operation = whole_operation("acquire", options, &plan, 0)?;
         // In a box, so that the future of a call that need not wait is small.
-        let waited = Box::pin(self.wait_for(&plan, key, (&operation, rank(options, &plan)), timeout, user));
+        let waited = Box::pin(self.wait_for(&plan, key, (&operation, rank(options, &plan)), timeout, waits));
         waited.await.map(|(decision, _)| decision)
     }
 
@@ -330,7 +331,7 @@ impl LimiterCore {
         }
         let plan = self.plan(policy, key)?;
         let operation = whole_operation("acquire", options, &plan, 0)?;
-        let asked = self.run(plan, key, attempt(&operation, None), DecisionWait::<NoCompletion>::Never);
+        let asked = self.run(plan, key, attempt(&operation, None), Waits::<NoCompletion>::Never);
         // A shadow policy also allows calls that its limits deny. Those take the usual way.
         let Some(decision) = asked.transpose()?.filter(|decision| decision.answer().applied) else { return Ok(None) };
         self.answers.decisions.count_check(decision.plan(), decision.key(), decision.answer());
@@ -345,11 +346,11 @@ impl LimiterCore {
         key: &str,
         (operation, rank): (&Operation, u64),
         timeout: Option<Duration>,
-        user: User,
+        waits: Waits,
     ) -> Result<(Decision, Duration)> {
         let deadline = WaitDeadline::new(self, timeout);
         if takes_turns(plan, operation)
-            && let Some(decision) = self.acquire_turn(plan, key, operation, &deadline, user).await?
+            && let Some(decision) = self.acquire_turn(plan, key, operation, &deadline, waits).await?
         {
             self.answers.decisions.count_check(decision.plan(), decision.key(), decision.answer());
             return Ok((decision, self.time()));
@@ -360,7 +361,7 @@ impl LimiterCore {
             move |core: &Arc<Self>, decision| if holds { Ok(decision) } else { core.unless_closed(decision) };
         if deadline.is_over() {
             let asked_at = self.time();
-            let decision = self.ask_waiting(plan, key, operation.clone(), user, answered).await?;
+            let decision = self.ask_waiting(plan, key, operation.clone(), waits, answered).await?;
             return Ok((decision, asked_at));
         }
         let mut acquire = Acquire::begin(self, plan, key, (operation, rank), &deadline)?;
@@ -370,19 +371,19 @@ impl LimiterCore {
                     let (asked_at, began) = (self.time(), Instant::now());
                     let given = acquire.given();
                     let asking = Asking::until(asks, given.map(|given| given.until));
-                    let asked = self.ask_waiting(plan, key, asking, user, answered).await;
+                    let asked = self.ask_waiting(plan, key, asking, waits, answered).await;
                     if asked.is_err() && acquire.looks.take().is_some() {
                         continue;
                     }
                     let asked = acquire.heard(asked, given, began.elapsed());
                     if let Some(decision) = acquire.answered(asked?) {
                         if !matches!(acquire.state, CallerState::Checks) {
-                            self.note_denial(plan, key, operation, &decision, user).await;
+                            self.note_denial(plan, key, operation, &decision, waits).await;
                         }
                         return Ok((decision, asked_at));
                     }
                 }
-                AcquireStep::Sleep { signal, count, longest } => sleep(&signal, count, longest, user).await,
+                AcquireStep::Sleep { signal, count, longest } => sleep(&signal, count, longest, waits).await,
             }
         }
     }

@@ -75,7 +75,7 @@ impl QueueEstimate {
         let limits = plan.rules.iter().zip(&answer.views).enumerate();
         let opens = limits.filter(|(_, (rule, _))| !rule.holds()).map(|(index, (_, view))| match view.admits_at {
             // The limits of a service may change with its next response.
-            Some(_) if plan.learning.is_some_and(|learning| learning.asks) => answer.now,
+            Some(_) if plan.policy.asks() => answer.now,
             Some(at) => self.opens_at(plan, index, view, (asked.amount(index).units, at, answer.now)),
             None => MAX_SAFE_INTEGER,
         });

@@ -12,9 +12,9 @@ use crate::decision::Decision;
 use crate::error::Result;
 use crate::limiter::LimiterCore;
 use crate::limiter::call::gone;
-use crate::limiter::caller::User;
 use crate::limiter::translation::Asking;
 use crate::plan::Plan;
+use crate::process::waits::Waits;
 use crate::store::request::{Operation, Source};
 
 /// After a longer sleep, a caller asks if its key was blocked meanwhile.
@@ -48,13 +48,13 @@ impl LimiterCore {
         key: &str,
         operation: &Operation,
         deadline: &WaitDeadline<'_>,
-        user: User,
+        waits: Waits,
     ) -> Result<Option<Decision>> {
         let mut instead_of = 0;
         loop {
             let Some(place) = self.answers.wait_queues.join_turns(self, plan, key)? else {
-                let denied = self.decision(Arc::clone(plan), key, operation.as_peek(), user).await?.denied_by_others();
-                self.note_denial(plan, key, operation, &denied, user).await;
+                let denied = self.decision(Arc::clone(plan), key, operation.as_peek(), waits).await?.denied_by_others();
+                self.note_denial(plan, key, operation, &denied, waits).await;
                 return Ok(Some(denied));
             };
             deadline.listen(place.signal());
@@ -63,16 +63,16 @@ impl LimiterCore {
             let mut holder = TurnHolder { core: self, key, place: Some(place) };
             let keep = move |core: &Arc<Self>, decision| core.keep_turn(&queue, number, decision);
             if let Some(decision) =
-                self.ask_waiting(plan, key, operation.as_turn(within, instead_of), user, keep).await?
+                self.ask_waiting(plan, key, operation.as_turn(within, instead_of), waits, keep).await?
             {
                 let ends = decision.allowed() || decision.plan().takes_turns && !decision.learned();
                 return Ok(ends.then_some(decision));
             }
             let (granted, began) = (holder.place.as_ref().and_then(TurnPlace::granted), self.time());
             let (source, asked_at) = granted.unzip();
-            self.sleep_until_turn(&holder, user).await?;
+            self.sleep_until_turn(&holder, waits).await?;
             if self.time().saturating_sub(began) > UNASKED_SLEEP {
-                let blocked = self.is_blocked(plan, key, source, deadline.end(), user).await;
+                let blocked = self.is_blocked(plan, key, source, deadline.end(), waits).await;
                 self.open()?;
                 if blocked {
                     // Its charge counts for that moment, so it takes another turn.
@@ -93,12 +93,12 @@ impl LimiterCore {
         key: &str,
         granted_by: Option<Source>,
         end: Option<Instant>,
-        user: User,
+        waits: Waits,
     ) -> bool {
         if end.is_some_and(|end| end <= Instant::now()) {
             return false;
         }
-        let seen = self.decision(Arc::clone(plan), key, Asking::until(Operation::peek(1), end), user).await;
+        let seen = self.decision(Arc::clone(plan), key, Asking::until(Operation::peek(1), end), waits).await;
         seen.is_ok_and(|seen| {
             let is_known = seen.source() != Source::Fallback || granted_by == Some(Source::Fallback);
             is_known && seen.answer().blocked_until > seen.answer().now
@@ -130,7 +130,7 @@ impl LimiterCore {
         Ok(None)
     }
 
-    async fn sleep_until_turn(&self, holder: &TurnHolder<'_>, user: User) -> Result<()> {
+    async fn sleep_until_turn(&self, holder: &TurnHolder<'_>, waits: Waits) -> Result<()> {
         let Some(place) = &holder.place else { return Ok(()) };
         loop {
             // Before it checks that the limiter is open, so that it does not miss a close.
@@ -142,7 +142,7 @@ impl LimiterCore {
             }
             // A clock that is moved by hand wakes the sleeper.
             let longest = self.clock.is_none().then_some(left);
-            sleep(place.signal(), count, longest, user).await;
+            sleep(place.signal(), count, longest, waits).await;
         }
     }
 

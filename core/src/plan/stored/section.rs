@@ -8,7 +8,7 @@ macro_rules! sections {
         $(pub(crate) const $name: u8 = $number;)+
 
         /// The names and numbers of the kinds.
-        #[cfg(test)]
+        #[cfg(feature = "bench")]
         pub(crate) const SECTIONS: [(&str, u8); [$($number),+].len()] =
             [$((concat!("SECTION_", stringify!($name)), $name)),+];
     };

@@ -40,7 +40,7 @@ impl Machine {
 
         let (mut numbers, mut usages): (Vec<usize>, Vec<(usize, Usage)>) = Default::default();
         let mut values: Vec<Vec<u8>> = Vec::new();
-        let mut moved: Vec<Option<Answer>> = Vec::with_capacity(entries.len());
+        let mut changed: Vec<Option<Answer>> = Vec::with_capacity(entries.len());
         let mut record = Record::default();
         for (index, (entry, place)) in entries.iter().zip(&places).enumerate() {
             let known = usages.iter().position(|(first, _)| places[*first].name == place.name);
@@ -54,11 +54,11 @@ impl Machine {
                     usages.len() - 1
                 }
             };
-            moved.push(usages[number].1.moved(entry, now));
+            changed.push(usages[number].1.changed_override(entry, now));
             numbers.push(number);
         }
-        if moved.iter().any(Option::is_some) {
-            return Ok(Answer::all_moved(moved, now));
+        if changed.iter().any(Option::is_some) {
+            return Ok(Answer::all_changed(changed, now));
         }
         let usages = usages.into_iter().map(|(_, usage)| usage).collect();
         let (answers, decided) = decide_together(entries, &numbers, usages, now);

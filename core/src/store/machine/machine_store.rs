@@ -45,7 +45,7 @@ impl MachineStore {
             *left -= 1;
             return Ok(());
         }
-        let others = self.machine.own_numbers(plan, self.machine.now(now))?;
+        let others = self.machine.stored_overrides(plan, self.machine.now(now))?;
         let room = MAX_OVERRIDDEN_KEYS.saturating_sub(others.len());
         if room == 0 && others.iter().all(|other| other.key != key) {
             return Err(Error::too_many_overrides(plan.policy.name(), MAX_OVERRIDDEN_KEYS));
@@ -177,7 +177,7 @@ impl Store for MachineStore {
 
     fn overrides(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer> {
         let now = self.machine.now(now);
-        let overrides = self.machine.own_numbers(entry.plan, now)?;
+        let overrides = self.machine.stored_overrides(entry.plan, now)?;
         Ok(Answer::of_overrides(overrides, now.now))
     }
 

@@ -221,7 +221,7 @@ impl Machine {
             Glance::Admitted(state) => Usage::of_one(plan, state, before.moments()),
             Glance::Unknown => {
                 let usage = if found { self.usage_of(entry, before, now)? } else { Usage::new(plan) };
-                if let Some(answer) = usage.moved(entry, now) {
+                if let Some(answer) = usage.changed_override(entry, now) {
                     return Ok(answer);
                 }
                 usage
@@ -416,7 +416,7 @@ impl Machine {
     }
 
     /// The overrides of a policy's keys.
-    fn own_numbers(&self, plan: &Plan, Moment { now, .. }: Moment) -> Result<Vec<StoredOverride>> {
+    fn stored_overrides(&self, plan: &Plan, Moment { now, .. }: Moment) -> Result<Vec<StoredOverride>> {
         let mut found = Vec::new();
         for number in 0..self.file.geometry.shards {
             self.each_record(number, |record| {

@@ -7,7 +7,7 @@
 
 mod check_all;
 mod kept_usage;
-mod own_limits;
+mod override_table;
 mod shard;
 #[cfg(test)]
 mod tests;
@@ -21,7 +21,7 @@ use foldhash::fast::RandomState;
 
 use super::call_context::CallContext;
 use super::layer_states::LayerStates;
-use super::request::{Answer, Entry, Moved, Operation, RareAnswer, SimpleAnswer, States};
+use super::request::{Answer, ChangedOverride, Entry, Operation, SimpleAnswer, States};
 use super::usage::{Resumed, unstored};
 use super::{ForgottenDenials, Store};
 use crate::algorithm::Rule;
@@ -32,7 +32,7 @@ use crate::store::url::MemoryBounds;
 use crate::tables::byte_budget::ByteBudget;
 use crate::tables::table_key::TableKeyRef;
 use kept_usage::KeptUsage;
-use own_limits::OwnLimitsTable;
+use override_table::OverrideTable;
 use shard::{Evicted, MemoryShard};
 
 /// Usages that one addition checks for expiry.
@@ -60,7 +60,7 @@ pub(crate) struct Memory {
     budget: ByteBudget,
     forgotten_denials: Arc<ForgottenDenials>,
     /// The overrides of keys. Without them every call keeps the numbers that it brings.
-    own_limits: Option<OwnLimitsTable>,
+    overrides: Option<OverrideTable>,
 }
 
 impl Memory {
@@ -78,20 +78,20 @@ impl Memory {
             sweeps: AtomicUsize::new(0),
             budget: ByteBudget::new(max_bytes, shards),
             forgotten_denials,
-            own_limits: None,
+            overrides: None,
         }
     }
 
     /// A store that also keeps the overrides of keys.
     pub(crate) fn with_overrides(bounds: MemoryBounds, forgotten_denials: Arc<ForgottenDenials>) -> Self {
-        Self { own_limits: Some(OwnLimitsTable::new(bounds.max_bytes)), ..Self::new(bounds, forgotten_denials) }
+        Self { overrides: Some(OverrideTable::new(bounds.max_bytes)), ..Self::new(bounds, forgotten_denials) }
     }
 
     /// Warns of forgotten denials. Call it without a lock.
     #[inline]
     fn report(&self) {
         self.forgotten_denials.report(|| {
-            if self.own_limits.is_some() {
+            if self.overrides.is_some() {
                 ("the memory store".to_owned(), "give it more, as in memory://?max_bytes=4GB")
             } else {
                 let what = "the memory in which this process limits while its store is lost";
@@ -102,17 +102,17 @@ impl Memory {
 
     /// The answer to a call that is not made, because it brings other numbers than its key has.
     #[inline(always)]
-    fn moved(&self, entry: &Entry<'_>, now: u64) -> Option<Answer> {
-        let own_limits = self.own_limits.as_ref()?;
-        if own_limits.concern(entry.plan) { self.compared(own_limits, entry, now) } else { None }
+    fn changed_override(&self, entry: &Entry<'_>, now: u64) -> Option<Answer> {
+        let overrides = self.overrides.as_ref()?;
+        if overrides.concern(entry.plan) { self.compared(overrides, entry, now) } else { None }
     }
 
     #[cold]
-    fn compared(&self, own_limits: &OwnLimitsTable, entry: &Entry<'_>, now: u64) -> Option<Answer> {
-        let text = own_limits.other_than(entry.plan, entry.key, now)?;
+    fn compared(&self, overrides: &OverrideTable, entry: &Entry<'_>, now: u64) -> Option<Answer> {
+        let text = overrides.other_than(entry.plan, entry.key, now)?;
         match entry.operation {
             Operation::Clear | Operation::Journal => None,
-            _ => Some(Answer { now, rare: RareAnswer::of_moved(Moved::To(text)), ..Answer::default() }),
+            _ => Some(Answer::not_made(ChangedOverride::To(text), now)),
         }
     }
 
@@ -215,7 +215,7 @@ impl Memory {
     #[inline(always)]
     pub(crate) fn answer(&self, entry: &Entry<'_>, now: Option<u64>) -> Answer {
         let (now, swept) = self.time(now);
-        if let Some(answer) = self.moved(entry, now) {
+        if let Some(answer) = self.changed_override(entry, now) {
             return answer;
         }
         let key = TableKeyRef::of(entry.key);
@@ -307,7 +307,7 @@ impl Memory {
 impl Store for Memory {
     #[inline]
     fn try_simple_check(&self, plan: &Plan, key: &str, cost: u64, now: Option<u64>, answer: &mut SimpleAnswer) -> bool {
-        if self.own_limits.as_ref().is_some_and(|own_limits| own_limits.concern(plan)) {
+        if self.overrides.as_ref().is_some_and(|overrides| overrides.concern(plan)) {
             return false;
         }
         let (now, _) = self.time(now);
@@ -330,9 +330,9 @@ impl Store for Memory {
         _: &mut LayerStates,
     ) -> Option<Result<Vec<Answer>>> {
         let (now, swept) = self.time(context.now);
-        let moved: Vec<Option<Answer>> = entries.iter().map(|entry| self.moved(entry, now)).collect();
-        if moved.iter().any(Option::is_some) {
-            return Some(Ok(Answer::all_moved(moved, now)));
+        let changed: Vec<Option<Answer>> = entries.iter().map(|entry| self.changed_override(entry, now)).collect();
+        if changed.iter().any(Option::is_some) {
+            return Some(Ok(Answer::all_changed(changed, now)));
         }
         let answers = self.check_all(entries, |_| now, swept);
         self.report();
@@ -349,18 +349,18 @@ impl Store for Memory {
             shard.clear();
             self.count(&mut shard);
         }
-        if let Some(own_limits) = &self.own_limits {
-            own_limits.clear();
+        if let Some(overrides) = &self.overrides {
+            overrides.clear();
         }
         Ok(())
     }
 
     fn change_override(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<()> {
         let (now, _) = self.time(now);
-        let (Some(own_limits), Operation::Override(change)) = (&self.own_limits, &entry.operation) else {
+        let (Some(overrides), Operation::Override(change)) = (&self.overrides, &entry.operation) else {
             return Ok(());
         };
-        if own_limits.change(entry.plan, change, now)? {
+        if overrides.change(entry.plan, change, now)? {
             self.adopt(entry, now);
         }
         Ok(())
@@ -368,7 +368,7 @@ impl Store for Memory {
 
     fn overrides(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer> {
         let (now, _) = self.time(now);
-        let overrides = self.own_limits.as_ref().map_or_else(Vec::new, |own_limits| own_limits.of(entry.plan, now));
+        let overrides = self.overrides.as_ref().map_or_else(Vec::new, |overrides| overrides.of(entry.plan, now));
         Ok(Answer::of_overrides(overrides, now))
     }
 }

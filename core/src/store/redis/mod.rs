@@ -225,7 +225,7 @@ impl Store for Redis {
         result: Result<Answer>,
     ) -> Result<Answer> {
         let mut answer = result?;
-        if let Some(rare) = answer.rare.as_mut().filter(|rare| rare.moved.is_some()) {
+        if let Some(rare) = answer.rare.as_mut().filter(|rare| rare.changed_override.is_some()) {
             rare.deadline = states.deadline;
         }
         answer.may_be_old = self.may_read_replica(&entry.operation);

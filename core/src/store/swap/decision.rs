@@ -58,7 +58,7 @@ pub(super) fn decide(entry: &Entry<'_>, working: &mut WorkingValue, now: u64) ->
         return Ok(unstored::answer(entry, now));
     }
     let mut usage = usage_of(entry, stored, now)?;
-    if let Some(answer) = usage.moved(entry, now) {
+    if let Some(answer) = usage.changed_override(entry, now) {
         return Ok(answer);
     }
     let (answer, changed) = usage.apply_and_say(entry, now);
@@ -76,7 +76,7 @@ pub(super) fn decide_together(
     working: &mut [WorkingValue],
     now: u64,
 ) -> Result<Vec<Answer>> {
-    let mut moved: Vec<Option<Answer>> = Vec::with_capacity(entries.len());
+    let mut changed: Vec<Option<Answer>> = Vec::with_capacity(entries.len());
     let mut usages: Vec<Usage> = Vec::new();
     let mut usage_of_value: Vec<Option<usize>> = vec![None; working.len()];
     let mut usage_of = Vec::with_capacity(entries.len());
@@ -88,11 +88,11 @@ pub(super) fn decide_together(
                 *usage_of_value[*value].insert(usages.len() - 1)
             }
         };
-        moved.push(usages[number].moved(entry, now));
+        changed.push(usages[number].changed_override(entry, now));
         usage_of.push(number);
     }
-    if moved.iter().any(Option::is_some) {
-        return Ok(Answer::all_moved(moved, now));
+    if changed.iter().any(Option::is_some) {
+        return Ok(Answer::all_changed(changed, now));
     }
     let (answers, decided) = usage::decide_together(entries, &usage_of, usages, now);
     for Together { usage, changed, last } in decided {

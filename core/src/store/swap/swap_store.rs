@@ -141,7 +141,7 @@ impl<D: SwapServer> Store for SwapStore<D> {
         result: Result<Answer>,
     ) -> Result<Answer> {
         let mut answer = result?;
-        if let Some(rare) = answer.rare.as_mut().filter(|rare| rare.moved.is_some()) {
+        if let Some(rare) = answer.rare.as_mut().filter(|rare| rare.changed_override.is_some()) {
             rare.deadline = states.deadline;
         }
         Ok(answer)

@@ -5,8 +5,8 @@ use super::waiting_line::InLine;
 use crate::algorithm::{LearnedLimits, MAX_SAFE_INTEGER, Said, Traces};
 use crate::plan::{Amount, BlockLevel, Plan, StoredLimit};
 #[cfg(feature = "redis")]
-use crate::store::request::{Answer, Moved, Operation};
-use crate::store::request::{Entry, OverrideChange, RareAnswer};
+use crate::store::request::{Answer, ChangedOverride, Operation};
+use crate::store::request::{Entry, OverrideChange, RareAnswer, StoredOverride};
 use crate::tables::allocation::allocated;
 
 /// The rare part of a usage. docs/adr/0028 has the meaning of each part.
@@ -24,28 +24,11 @@ pub(in crate::store) struct UsageAnnex {
     /// The callers that wait for the key, also in other processes. Only stores that processes share have them.
     pub(super) line: Vec<InLine>,
     /// The override of the key. Only stores without a table of overrides have it here.
-    pub(super) own: Option<OwnNumbers>,
+    pub(super) stored_override: Option<Box<StoredOverride>>,
     /// The learned limits of the key.
     pub(super) learned: Option<Box<LearnedLimits>>,
     /// Sections of a later release, as they were read.
     pub(super) unknown: Vec<u8>,
-}
-
-/// The override of a key: numbers that stand in for those of its policy.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::store) struct OwnNumbers {
-    pub(super) text: Box<str>,
-    /// When they end. 0 means never.
-    pub(super) ends: u64,
-    /// The key that has them.
-    pub(super) key: Box<str>,
-}
-
-impl OwnNumbers {
-    /// When they end, or the last moment that there is.
-    pub(super) const fn last(&self) -> u64 {
-        if self.ends == 0 { u64::MAX } else { self.ends }
-    }
 }
 
 impl UsageAnnex {
@@ -104,13 +87,13 @@ impl Usage {
 
     /// Charges a call to the learned limits, if there are any or the policy learns.
     pub(super) fn charge_learned(&mut self, entry: &Entry<'_>, cost: u64, now: u64, moment: u64) {
-        let learning = entry.plan.learning;
+        let learning = entry.plan.policy.learning();
         if learning.is_none() && self.learned(now).is_none() {
             return;
         }
         let mut learned = self.take_learned(now);
         let units = |index: usize| entry.operation.amounts().map_or(cost, |amounts| amounts[index].units);
-        learned.charge(now, moment, units, learning);
+        learned.charge(now, moment, units, learning.map(|learning| learning.asks));
         self.change_annex(|annex| annex.learned = Some(learned));
     }
 
@@ -121,28 +104,28 @@ impl Usage {
         }
         let mut learned = self.take_learned(now);
         let used = |index: usize| self.states.get(index).map_or(0, |state| plan.rules[index].used(state, now));
-        learned.observe(said, now, plan.learning, used);
+        learned.observe(said, now, plan.policy.asks(), used);
         self.change_annex(|annex| annex.learned = Some(learned).filter(|learned| learned.ends() > now));
     }
 
     /// When the line, the override and the learned limits end.
     pub(super) fn company_ends(&self) -> u64 {
         self.annex().map_or(0, |annex| {
-            let own = annex.own.as_ref().map_or(0, OwnNumbers::last);
+            let own = annex.stored_override.as_ref().map_or(0, |own| own.last());
             let learned = annex.learned.as_ref().map_or(0, |learned| learned.ends());
             annex.line.iter().map(InLine::ends).fold(own.max(learned), u64::max)
         })
     }
 
     /// The override that is in force.
-    fn own(&self, now: u64) -> Option<&OwnNumbers> {
-        self.annex()?.own.as_ref().filter(|own| own.last() > now)
+    fn stored_override(&self, now: u64) -> Option<&StoredOverride> {
+        self.annex()?.stored_override.as_deref().filter(|own| own.last() > now)
     }
 
     /// The answer to a call that is not made, because it brings other numbers than its key has.
     #[cfg(feature = "redis")]
-    pub(in crate::store) fn moved(&self, entry: &Entry<'_>, now: u64) -> Option<Answer> {
-        let (text, known) = (self.own(now).map_or("", |own| &own.text), entry.plan.stored_override());
+    pub(in crate::store) fn changed_override(&self, entry: &Entry<'_>, now: u64) -> Option<Answer> {
+        let (text, known) = (self.stored_override(now).map_or("", |own| &own.text), entry.plan.stored_override());
         // Some processors take a fifth of a check to compare two empty texts: they look where there is no memory.
         if text.is_empty() && known.is_empty()
             || text == known
@@ -150,17 +133,16 @@ impl Usage {
         {
             return None;
         }
-        Some(Answer { now, rare: RareAnswer::of_moved(Moved::To(text.to_owned())), ..Answer::default() })
+        Some(Answer::not_made(ChangedOverride::To(text.to_owned()), now))
     }
 
     /// Sets or removes the override of the key. Returns true if there was something to change.
-    pub(super) fn change_own(&mut self, change: &OverrideChange, now: u64) -> bool {
-        if change.text.is_empty() && self.own(now).is_none() {
+    pub(super) fn change_override(&mut self, change: &OverrideChange, now: u64) -> bool {
+        if change.text.is_empty() && self.stored_override(now).is_none() {
             return false;
         }
-        let ends = if change.ttl == 0 { 0 } else { now.saturating_add(change.ttl) };
-        let own = OwnNumbers { text: change.text.as_str().into(), ends, key: change.key.as_str().into() };
-        self.change_annex(|annex| annex.own = Some(own).filter(|own| !own.text.is_empty()));
+        let own = Some(Box::new(change.stored(now))).filter(|own| !own.text.is_empty());
+        self.change_annex(|annex| annex.stored_override = own);
         true
     }
 

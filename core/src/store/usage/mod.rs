@@ -17,7 +17,7 @@ use crate::plan::{Amount, BlockLevel, Plan, StateFormat};
 use crate::store::request::{Answer, Entry};
 use crate::tables::allocation::allocated;
 use crate::tables::one_or_many::OneOrMany;
-use annex::{OwnNumbers, UsageAnnex};
+use annex::UsageAnnex;
 pub(super) use drafts::{Draft, decide_all};
 #[cfg(feature = "redis")]
 pub(super) use drafts::{Together, decide_together};
@@ -103,7 +103,7 @@ impl Usage {
 
     /// When the denial of the key ends, if it is denied.
     pub(in crate::store) fn denial_ends(&self) -> u64 {
-        let own = self.annex().and_then(|annex| annex.own.as_ref()).map_or(0, OwnNumbers::last);
+        let own = self.annex().and_then(|annex| annex.stored_override.as_ref()).map_or(0, |own| own.last());
         self.denies_until.max(self.blocked_until()).max(own)
     }
 

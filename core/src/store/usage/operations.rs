@@ -265,7 +265,7 @@ impl Usage {
                 rule.charge(state, now, units, hold);
             }
         }
-        if self.rare.is_some() || entry.plan.learning.is_some() {
+        if self.rare.is_some() || entry.plan.policy.learning().is_some() {
             self.charge_learned(entry, cost, now, now);
         }
     }
@@ -356,17 +356,17 @@ impl Usage {
             Operation::Close { hold } => {
                 return rules.fold(false, |found, (rule, state)| rule.close(state, now, hold) || found);
             }
-            Operation::Override(ref change) => return self.change_own(change, now),
+            Operation::Override(ref change) => return self.change_override(change, now),
             Operation::Leave { waiter } => return self.leave_line(waiter),
             Operation::NoteDenial { .. } => self.record_attempt(entry, now, false),
             Operation::Clear => {
                 let ends = rules.map(|(rule, state)| rule.clear_matters_until(state, now)).max().unwrap_or(0);
                 let mut traces = self.traces(now);
                 traces.clear(now, ends);
-                let own = self.rare.as_mut().and_then(|rare| rare.annex.own.take());
+                let own = self.rare.as_mut().and_then(|rare| rare.annex.stored_override.take());
                 self.clear_states(&entry.plan.rules);
                 if traces != Traces::default() || own.is_some() {
-                    self.change_annex(|annex| (annex.traces, annex.own) = (traces, own));
+                    self.change_annex(|annex| (annex.traces, annex.stored_override) = (traces, own));
                 }
                 self.denies_until = 0;
             }
@@ -448,7 +448,8 @@ impl Usage {
         };
         let (blocked_until, mut rare) = (self.blocked_until(), self.rare_answer(now));
         if let Some(learned) = learned {
-            let seen = entry.plan.constrain(learned, &mut views, now, |index| entry.operation.amount(index).units);
+            let capacity = |index: usize| entry.plan.rules[index].capacity();
+            let seen = learned.constrain(&mut views, now, capacity, |index| entry.operation.amount(index).units);
             rare.get_or_insert_default().learned = Some(seen);
         }
         Answer { applied, granted, now, blocked_until, views, rare, ..Answer::default() }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::annex::{OwnNumbers, UsageAnnex};
+use super::annex::UsageAnnex;
 use super::journal::Journal;
 use super::waiting_line::InLine;
 use super::{RareState, Usage};
@@ -122,7 +122,7 @@ impl Usage {
         if !annex.is_empty() || !appendix.is_empty() {
             let mut annex = UsageAnnex::read(annex, now)?;
             let Appendix { journal, name } = Appendix::read(appendix)?;
-            if let (Some(own), Some((_, key))) = (&mut annex.own, name) {
+            if let (Some(own), Some((_, key))) = (&mut annex.stored_override, name) {
                 own.key = key.into();
             }
             let journal = journal.map_or(Some(None), |journal| Journal::read(journal).map(Some))?;
@@ -154,7 +154,7 @@ impl Usage {
         }
         let length = out.len() - before;
         let Some(rare) = &self.rare else { return (self.expires_at, length) };
-        if let Some(own) = &rare.annex.own {
+        if let Some(own) = &rare.annex.stored_override {
             put_part(out, NAME, |out| {
                 out.extend_from_slice(&plan.identity.to_le_bytes());
                 out.extend_from_slice(own.key.as_bytes());
@@ -176,9 +176,8 @@ pub(in crate::store) fn stored_override(
 ) -> Option<StoredOverride> {
     let (identity, key) = Appendix::read(appendix)?.name?;
     let (_, parts) = parts_of_any(value)?;
-    let own = UsageAnnex::read(parts.annex, now)?.own?;
-    let OwnNumbers { text, ends, .. } = own;
-    (identity == plan.identity).then(|| StoredOverride { key: key.to_owned(), text: text.into(), ends })
+    let own = UsageAnnex::read(parts.annex, now)?.stored_override?;
+    (identity == plan.identity).then(|| StoredOverride { key: key.to_owned(), ..*own })
 }
 
 impl UsageAnnex {
@@ -205,8 +204,8 @@ impl UsageAnnex {
                 OVERRIDE => {
                     let ends = next()?;
                     let text = std::str::from_utf8(content.get(usize::from(MOMENT_WIDTH)..)?).ok()?;
-                    annex.own = Some(OwnNumbers { text: text.into(), ends, key: Box::default() })
-                        .filter(|own| own.last() > now);
+                    let own = StoredOverride { key: String::new(), text: text.to_owned(), ends };
+                    annex.stored_override = Some(Box::new(own)).filter(|own| own.last() > now);
                 }
                 LEARNED => {
                     let learned = LearnedLimits::read(content)?;
@@ -256,7 +255,7 @@ impl UsageAnnex {
         if self.generation > 0 {
             put_section(out, GENERATION, |out| moments(out, &[self.generation]));
         }
-        if let Some(own) = &self.own {
+        if let Some(own) = &self.stored_override {
             put_section(out, OVERRIDE, |out| {
                 moments(out, &[own.ends]);
                 out.extend_from_slice(own.text.as_bytes());

@@ -1,4 +1,4 @@
-//! The shape of the repository: which room may name which, no circles of files, no long files, no private words, and an
+//! The shape of the repository: which room may name which, no circles of files, no long functions, no private words, and an
 //! ARCHITECTURE.md that names files as they are.
 
 mod circles;

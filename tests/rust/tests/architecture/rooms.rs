@@ -33,7 +33,7 @@ const ROOMS: &[Room] = &[
     room(
         "http layer",
         &["http/tower/", "http/outgoing/", "http/reqwest.rs", "http/named_policy.rs", "http/settling.rs"],
-        &["flow", "limiter", "http", "http responses", "decision", "plan", "policy", BASE],
+        &["flow", "limiter", "http", "http responses", "decision", "policy", BASE],
     ),
     room("flow", &["flow/"], &["limiter", "http responses", "decision", "plan", "policy", BASE]),
     room(

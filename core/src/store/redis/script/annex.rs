@@ -6,7 +6,7 @@ use crate::plan::{BlockLevel, LimitTag, parts_of_any};
 use crate::store::request::{PATIENCE, RareAnswer};
 
 /// The numbers of the line that the sources of the script have names for.
-#[cfg(test)]
+#[cfg(feature = "bench")]
 pub(super) const LINE_NUMBERS: [(&str, u64); 2] =
     [("PATIENCE_OF_WAITERS", PATIENCE), ("RANK_OF_WAITERS", 1 << crate::store::request::RANK_SHIFT)];
 

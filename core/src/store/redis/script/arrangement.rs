@@ -141,7 +141,7 @@ fn is_for_loops(grouping: Grouping, request: &Request) -> bool {
         && request.plan.stored_override().is_empty()
         && (request.operation.amounts().is_none() || request.only_units().is_some())
         && !request.remembers_refusals()
-        && request.plan.learning.is_none()
+        && request.plan.policy.learning().is_none()
         && request.plan.stored.has_loop
 }
 

@@ -28,7 +28,7 @@ fn next_number() -> u32 {
 }
 
 /// The names that the script has for groupings, and for calls that begin with checks for a loop.
-#[cfg(test)]
+#[cfg(feature = "bench")]
 pub(super) const GROUPINGS: [(&str, u8); 5] = [
     ("INDEPENDENT", Grouping::Independent as u8),
     ("ALL_OR_NOTHING", Grouping::AllOrNothing as u8),

@@ -24,7 +24,7 @@ use std::collections::HashMap;
 use super::annex::LINE_NUMBERS;
 use super::batch::GROUPINGS;
 use super::instruction::OPERATIONS;
-use crate::algorithm::{ENTRIES_OF_A_CHUNK, Field, LEARNED_NUMBERS, Stored, stored};
+use crate::algorithm::{Field, Stored, script_numbers, stored};
 use crate::plan::section::SECTIONS;
 
 /// The rules. The more common ones come first, since a check of several limits compares the algorithm of each.
@@ -50,8 +50,26 @@ const SLOW_PATH: &str = concat!(
     include_str!("lua/main.lua"),
 );
 
+/// The files in `golden/`: the script, its digest, and the text that runs for checks of some policies.
+#[must_use]
+pub fn script_files() -> Vec<(&'static str, String)> {
+    let rules = rules_of_loops();
+    let rule = |name: &str| rules.iter().find(|form| form.words("algorithms").contains(&name)).map(one_limit);
+    let rule = |name: &str| numbered(&rule(name).unwrap_or_default());
+    let script = script();
+    vec![
+        ("script.sha1", redis::Script::new(&script).get_hash().to_owned()),
+        ("script.lua", script),
+        ("gcra.lua", rule("GCRA")),
+        ("sliding_log.lua", rule("SLIDING_LOG")),
+        ("sliding_window.lua", rule("SLIDING_WINDOW")),
+        ("three_limits.lua", numbered(&several_limits())),
+        ("two_sliding_windows.lua", numbered(&limits_of_a_rule("SLIDING_WINDOW", 2))),
+    ]
+}
+
 /// The text of the script.
-pub(super) fn script() -> String {
+fn script() -> String {
     let [head, reply, rules] =
         [include_str!("lua/head.lua"), include_str!("lua/reply.lua"), include_str!("lua/rules.lua")];
     let rules = filled(rules, |_| RULES.iter().map(|rule| functions(&forms(rule))).collect());
@@ -455,12 +473,7 @@ const fn is_of_word(letter: char) -> bool {
 fn numbered(text: &str) -> String {
     let stored = stored();
     let algorithms = stored.iter().zip(1_u8..).map(|(stored, number)| (upper(stored.name), number.to_string()));
-    let of_logs = [("ENTRIES_OF_A_CHUNK", ENTRIES_OF_A_CHUNK)];
-    let others = LINE_NUMBERS
-        .iter()
-        .chain(&LEARNED_NUMBERS)
-        .chain(&of_logs)
-        .map(|(name, it)| ((*name).to_owned(), it.to_string()));
+    let others = LINE_NUMBERS.into_iter().chain(script_numbers()).map(|(name, it)| (name.to_owned(), it.to_string()));
     let numbers = OPERATIONS
         .iter()
         .chain(&GROUPINGS)

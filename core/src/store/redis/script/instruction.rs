@@ -4,7 +4,6 @@ use smallvec::SmallVec;
 
 use super::arrangement::Times;
 use super::request::Request;
-use crate::algorithm::SaidLimit;
 use crate::plan::Plan;
 use crate::store::request::{LinePlace, Operation};
 
@@ -14,7 +13,7 @@ macro_rules! operations {
         $(const $name: u8 = $number;)+
 
         /// The names and numbers of the operations.
-        #[cfg(test)]
+        #[cfg(feature = "bench")]
         pub(super) const OPERATIONS: [(&str, u8); [$($number),+].len()] = [$((stringify!($name), $name)),+];
     };
 }
@@ -153,7 +152,7 @@ pub(super) fn write(request: &Request, now: Option<u64>, out: &mut Vec<u8>) -> T
     let levels = options.block_for.as_ref().filter(|_| plan.level_life > 0);
     let overriding = plan.stored_override().as_bytes();
     let has_override = if overriding.is_empty() { 0 } else { HAS_OVERRIDE };
-    let learns = plan.learning.map_or(0, |learning| LEARNS | if learning.asks { ASKS } else { 0 });
+    let learns = plan.policy.learning().map_or(0, |learning| LEARNS | if learning.asks { ASKS } else { 0 });
     out.push(levels.map_or(0, |lengths| lengths.lengths().len() as u8) | has_override | learns);
     out.extend_from_slice(&policy.slow_path);
     if has_override > 0 {
@@ -170,7 +169,7 @@ pub(super) fn write(request: &Request, now: Option<u64>, out: &mut Vec<u8>) -> T
         }
         Operation::Observe(said) => {
             out.extend_from_slice(&said.calls.map_or(-1.0, |calls| calls as f64).to_le_bytes());
-            let numbers = said.limits.iter().flat_map(SaidLimit::numbers);
+            let numbers = said.limits.iter().flat_map(|limit| limit.numbers());
             numbers.for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
         }
         Operation::Override(change) => out.extend_from_slice(change.text.as_bytes()),

@@ -8,8 +8,8 @@ mod annex;
 mod arrangement;
 mod batch;
 mod command;
-#[cfg(test)]
-mod compiler;
+#[cfg(feature = "bench")]
+pub(crate) mod compiler;
 mod instruction;
 mod reply;
 mod request;
@@ -31,7 +31,7 @@ struct Program {
     digest: Cow<'static, str>,
 }
 
-/// The output of `compiler.rs` for `lua/`, which a test compares. Compiling would slow the first call of a process.
+/// The output of `compiler.rs` for `lua/`, which `make generate` writes. Compiling would slow the first call of a process.
 static SCRIPT: Program = Program {
     source: Cow::Borrowed(include_str!("golden/script.lua.txt")),
     digest: Cow::Borrowed(include_str!("golden/script.sha1.txt")),

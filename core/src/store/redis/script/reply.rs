@@ -11,7 +11,7 @@ use crate::algorithm::Rule;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::MAX_OVERRIDDEN_KEYS;
 use crate::plan::Plan;
-use crate::store::request::{Answer, Attempt, Moved, Operation, RareAnswer, Source, States, StoredOverride};
+use crate::store::request::{Answer, Attempt, ChangedOverride, Operation, Source, States, StoredOverride};
 
 /// Bytes of a number of a call.
 const NUMBER: usize = 4;
@@ -77,7 +77,7 @@ impl Batch {
             if let Ok(answer) = &mut answer {
                 let is_asked = self.grouping() != Grouping::Independent || request.plan.charges_denials;
                 answer.refused = denied.filter(|_| is_asked && request.operation.is_check());
-                answer.applied &= answer.moved().is_none();
+                answer.applied &= answer.changed_override().is_none();
             }
             answers[usize::from(member.request)] = Some(answer);
         }
@@ -173,8 +173,9 @@ fn answer(request: &Request, now: u64, applied: bool, charged: bool, item: Value
     match (&request.operation, item) {
         (_, Value::ServerError(error)) if error.code() == "OVERRIDE" => {
             let text = error.details().unwrap_or_default();
-            let moved = text.strip_prefix('=').map_or(Moved::OfAnother, |text| Moved::To(text.trim().to_owned()));
-            Ok(Answer { applied: false, rare: RareAnswer::of_moved(moved), ..answer })
+            let own = text.strip_prefix('=').map(|text| ChangedOverride::To(text.trim().to_owned()));
+            let answer = Answer::not_made(own.unwrap_or(ChangedOverride::OfAnother), now);
+            Ok(Answer { source: Source::Store, ..answer })
         }
         (_, Value::ServerError(error)) if error.code() == "TIDEGATEFULL" => {
             Err(Error::too_many_overrides(request.plan.policy.name(), MAX_OVERRIDDEN_KEYS))

@@ -78,7 +78,8 @@ pub(super) fn read(plan: &Plan, bytes: &[u8], context: ViewContext<'_>, states: 
     }
     if let Some(learned) = &annex.learned {
         let units = |index| context.operation.amount(index).units;
-        annex.seen = Some(plan.constrain(learned, &mut views, context.now, units));
+        let capacity = |index: usize| plan.rules[index].capacity();
+        annex.seen = Some(learned.constrain(&mut views, context.now, capacity, units));
     }
     Some((views.into_iter().collect(), annex))
 }

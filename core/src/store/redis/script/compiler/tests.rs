@@ -18,37 +18,15 @@ fn the_numbers_of_algorithms_are_those_of_their_tags() {
     assert_eq!(stored().len(), Algorithm::ALL.len());
 }
 
-/// Compares the text that runs for checks of these policies with golden files.
 #[test]
-fn the_loops_are_those_of_the_golden_files() {
-    let rules = rules_of_loops();
-    let rule = |name: &str| rules.iter().find(|form| form.words("algorithms").contains(&name)).map(one_limit);
-    for (name, text) in [
-        ("gcra", rule("GCRA")),
-        ("sliding_log", rule("SLIDING_LOG")),
-        ("sliding_window", rule("SLIDING_WINDOW")),
-        ("three_limits", Some(several_limits())),
-        ("two_sliding_windows", Some(limits_of_a_rule("SLIDING_WINDOW", 2))),
-    ] {
-        is_golden(&format!("{name}.lua"), &numbered(&text.expect("a rule")));
+fn the_script_is_that_of_its_golden_files() {
+    for (name, text) in script_files() {
+        let path = format!("{}/src/store/redis/script/golden/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+        assert!(
+            std::fs::read_to_string(&path).unwrap_or_default() == text,
+            "{path} differs: `make generate` writes it"
+        );
     }
-}
-
-/// The script that is compiled in is the one that its sources make.
-#[test]
-fn the_script_is_that_of_its_golden_file() {
-    let script = script();
-    is_golden("script.lua", &script);
-    is_golden("script.sha1", redis::Script::new(&script).get_hash());
-}
-
-fn is_golden(name: &str, text: &str) {
-    let path = format!("{}/src/store/redis/script/golden/{name}.txt", env!("CARGO_MANIFEST_DIR"));
-    if std::env::var_os("TIDEGATE_GOLDEN").is_some() {
-        std::fs::write(&path, text).expect("a file");
-    }
-    let golden = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(golden == text, "{path} differs: `TIDEGATE_GOLDEN=write cargo test -p tidegate golden` writes it");
 }
 
 #[test]

@@ -194,7 +194,7 @@ local function lease(instruction, value)
   for _, limit in ipairs(instruction.limits) do
     limit:advance(value)
     if limit.raise then limit:raise(value, life) end
-    most = min(most, floor((limit.count - limit:used(value)) / 4))
+    most = min(most, floor((limit.count - limit:used(value)) / LEASED_PART))
   end
   if most < 1 then return false, nil, 0, 0 end
   end_block(instruction, value)

@@ -9,21 +9,8 @@ use crate::error::{Error, Result};
 use crate::plan::{MAX_OVERRIDDEN_KEYS, Plan};
 use crate::store::request::{OverrideChange, StoredOverride};
 
-/// The numbers of a key, and when they end. 0 means never.
-#[derive(Clone)]
-struct OwnLimits {
-    text: String,
-    ends: u64,
-}
-
-impl OwnLimits {
-    const fn is_in_force(&self, now: u64) -> bool {
-        self.ends == 0 || self.ends > now
-    }
-}
-
-/// The bytes of a key without its name and text, and of a policy without its keys: about as much as is allocated.
-const BYTES_OF_KEY: usize = 112;
+/// The bytes of a key without its names and its text, and of a policy without its keys: about as much as is allocated.
+const BYTES_OF_KEY: usize = 136;
 const BYTES_OF_POLICY: usize = 768;
 /// Growth is measured against at least these bytes, so that a small table is not swept often.
 const FEW_BYTES: usize = 64 << 10;
@@ -31,24 +18,20 @@ const FEW_BYTES: usize = 64 << 10;
 /// Overrides, by the identity of the policy and by key.
 #[derive(Default, Clone)]
 struct KeptOverrides {
-    policies: HashMap<u128, BTreeMap<String, OwnLimits>>,
+    policies: HashMap<u128, BTreeMap<String, StoredOverride>>,
     bytes: usize,
     /// The bytes after the last sweep.
     swept_bytes: usize,
 }
 
 impl KeptOverrides {
-    fn remove(&mut self, policy: u128, key: &str) -> Option<OwnLimits> {
-        let keys = self.policies.get_mut(&policy)?;
-        let own = keys.remove(key);
-        if let Some(own) = &own {
-            self.bytes -= bytes_of(key, &own.text);
-        }
-        if keys.is_empty() {
+    fn remove(&mut self, policy: u128, key: &str) -> Option<StoredOverride> {
+        let own = self.remove_numbers(policy, key)?;
+        if self.policies.get(&policy).is_some_and(BTreeMap::is_empty) {
             self.policies.remove(&policy);
             self.bytes -= BYTES_OF_POLICY;
         }
-        own
+        Some(own)
     }
 
     /// The bytes that a change of a key's numbers would add.
@@ -63,31 +46,31 @@ impl KeptOverrides {
         }
     }
 
-    fn insert(&mut self, policy: u128, key: String, own: OwnLimits) {
-        self.remove_numbers(policy, &key);
-        self.bytes += bytes_of(&key, &own.text);
+    fn insert(&mut self, policy: u128, own: StoredOverride) {
+        self.remove_numbers(policy, &own.key);
+        self.bytes += bytes_of(&own.key, &own.text);
         let bytes = &mut self.bytes;
         let keys = self.policies.entry(policy).or_insert_with(|| {
             *bytes += BYTES_OF_POLICY;
             BTreeMap::new()
         });
-        keys.insert(key, own);
+        keys.insert(own.key.clone(), own);
     }
 
     /// As [`Self::remove`], for a key that gets other numbers.
-    fn remove_numbers(&mut self, policy: u128, key: &str) {
-        if let Some(own) = self.policies.get_mut(&policy).and_then(|keys| keys.remove(key)) {
-            self.bytes -= bytes_of(key, &own.text);
-        }
+    fn remove_numbers(&mut self, policy: u128, key: &str) -> Option<StoredOverride> {
+        let own = self.policies.get_mut(&policy)?.remove(key)?;
+        self.bytes -= bytes_of(key, &own.text);
+        Some(own)
     }
 
     /// Removes the overrides that have ended.
     fn sweep(&mut self, now: u64) {
         self.policies.retain(|_, keys| {
-            keys.retain(|_, own| own.is_in_force(now));
+            keys.retain(|_, own| own.last() > now);
             !keys.is_empty()
         });
-        let of_keys = |keys: &BTreeMap<String, OwnLimits>| -> usize {
+        let of_keys = |keys: &BTreeMap<String, StoredOverride>| -> usize {
             keys.iter().map(|(key, own)| bytes_of(key, &own.text)).sum::<usize>() + BYTES_OF_POLICY
         };
         self.bytes = self.policies.values().map(of_keys).sum();
@@ -96,17 +79,17 @@ impl KeptOverrides {
 }
 
 fn bytes_of(key: &str, text: &str) -> usize {
-    key.len() + text.len() + BYTES_OF_KEY
+    2 * key.len() + text.len() + BYTES_OF_KEY
 }
 
 /// The numbers of keys, bounded in bytes.
-pub(super) struct OwnLimitsTable {
+pub(super) struct OverrideTable {
     is_used: AtomicBool,
     kept: InheritedRwLock<KeptOverrides>,
     max_bytes: usize,
 }
 
-impl OwnLimitsTable {
+impl OverrideTable {
     pub(super) fn new(max_bytes: usize) -> Self {
         Self { is_used: AtomicBool::new(false), kept: InheritedRwLock::default(), max_bytes }
     }
@@ -120,7 +103,7 @@ impl OwnLimitsTable {
     /// The numbers of a key, if the call has brought others. Empty for those of its policy.
     pub(super) fn other_than(&self, plan: &Plan, key: &str, now: u64) -> Option<String> {
         let kept = self.kept.read();
-        let own = kept.policies.get(&plan.identity).and_then(|keys| keys.get(key)).filter(|own| own.is_in_force(now));
+        let own = kept.policies.get(&plan.identity).and_then(|keys| keys.get(key)).filter(|own| own.last() > now);
         let text = own.map_or("", |own| &own.text);
         (text != plan.stored_override()).then(|| text.to_owned())
     }
@@ -132,7 +115,7 @@ impl OwnLimitsTable {
     pub(super) fn change(&self, plan: &Plan, change: &OverrideChange, now: u64) -> Result<bool> {
         let (mut kept, policy) = (self.kept.write(), plan.identity);
         if change.text.is_empty() {
-            return Ok(kept.remove(policy, &change.key).is_some_and(|own| own.is_in_force(now)));
+            return Ok(kept.remove(policy, &change.key).is_some_and(|own| own.last() > now));
         }
         let is_full = |kept: &KeptOverrides| {
             let keys = kept.policies.get(&policy);
@@ -152,16 +135,15 @@ impl OwnLimitsTable {
                 kept.bytes, self.max_bytes
             )));
         }
-        let ends = if change.ttl == 0 { 0 } else { now.saturating_add(change.ttl) };
-        kept.insert(policy, change.key.clone(), OwnLimits { text: change.text.clone(), ends });
+        kept.insert(policy, change.stored(now));
         self.is_used.store(true, Ordering::Relaxed);
         Ok(true)
     }
 
     pub(super) fn of(&self, plan: &Plan, now: u64) -> Vec<StoredOverride> {
         let kept = self.kept.read();
-        let own = kept.policies.get(&plan.identity).into_iter().flatten().filter(|(_, own)| own.is_in_force(now));
-        own.map(|(key, own)| StoredOverride { key: key.clone(), text: own.text.clone(), ends: own.ends }).collect()
+        let own = kept.policies.get(&plan.identity).into_iter().flatten().filter(|(_, own)| own.last() > now);
+        own.map(|(_, own)| own.clone()).collect()
     }
 
     pub(super) fn clear(&self) {

@@ -17,6 +17,14 @@ pub(crate) struct OverrideChange {
     pub(crate) ttl: u64,
 }
 
+impl OverrideChange {
+    /// The override after the change.
+    pub(crate) fn stored(&self, now: u64) -> StoredOverride {
+        let ends = if self.ttl == 0 { 0 } else { now.saturating_add(self.ttl) };
+        StoredOverride { key: self.key.clone(), text: self.text.clone(), ends }
+    }
+}
+
 /// An override of a key, as its store has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StoredOverride {
@@ -26,9 +34,16 @@ pub(crate) struct StoredOverride {
     pub(crate) ends: u64,
 }
 
+impl StoredOverride {
+    /// Its end, or the last moment that there is.
+    pub(crate) const fn last(&self) -> u64 {
+        if self.ends == 0 { u64::MAX } else { self.ends }
+    }
+}
+
 /// The override of a key differs from the one that a call brought, so the call was not made.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Moved {
+pub(crate) enum ChangedOverride {
     /// The store has this override. Empty if it has none.
     To(String),
     /// The override of another entry of the same call differs.
