@@ -176,6 +176,7 @@ KEYWORDS = {
     "frameworks/flask.md": ["flask", "blueprint", "gunicorn", "proxyfix", "create_app", "application factory"],
     "frameworks/fastapi.md": ["fastapi", "starlette", "depends", "uvicorn", "openapi", "websocket"],
     "frameworks/django.md": ["django", "drf", "rest framework", "throttle classes", "middleware"],
+    "frameworks/mcp.md": ["mcp", "fastmcp", "model context protocol", "tools", "agent"],
     "frameworks/express.md": ["express", "middleware", "node"],
     "frameworks/fastify.md": ["fastify", "plugin"],
     "frameworks/koa.md": ["koa"],
