@@ -18,11 +18,12 @@ from web_django import django_settings
 # The modules for frameworks share it. Applications do not import it.
 INTERNAL = {"web"}
 # These need Python 3.11.
-NEWER = {name for name in ("httpx2", "mcp") if importlib.util.find_spec(name)}
+NEED_3_11 = ("httpx2", "mcp", "quart")
+NEWER = {name for name in NEED_3_11 if importlib.util.find_spec(name)}
 MODULES = ["tidegate"] + [
     f"tidegate.{one.name}"
     for one in pkgutil.iter_modules(tidegate.__path__)
-    if one.name[0] != "_" and one.name not in INTERNAL and (one.name in NEWER or one.name not in ("httpx2", "mcp"))
+    if one.name[0] != "_" and one.name not in INTERNAL and (one.name in NEWER or one.name not in NEED_3_11)
 ]
 MODULES.append("tidegate.django.rest_framework")
 
@@ -52,7 +53,17 @@ def public(name: str) -> Iterator[tuple[str, Any]]:
 
 
 def test_there_are_modules_for_every_framework() -> None:
-    frameworks = {"flask", "fastapi", "asgi", "wsgi", "django", "django.rest_framework", "limits"}
+    frameworks = {
+        "flask",
+        "fastapi",
+        "asgi",
+        "wsgi",
+        "django",
+        "django.rest_framework",
+        "limits",
+        "aiohttp_web",
+        "sanic",
+    }
     clients = {"httpx", "requests", "aiohttp", *NEWER}
     others = {"prometheus", "opentelemetry", "http", "errors", "outgoing", "llm", "celery", "pytest_plugin"}
     assert {*frameworks, *clients, *others} == {name.removeprefix("tidegate.") for name in MODULES[1:]}
