@@ -18,8 +18,8 @@ from web_django import django_settings
 # The modules for frameworks share it. Applications do not import it.
 INTERNAL = {"web"}
 # These need Python 3.11.
-NEED_3_11 = ("httpx2", "mcp", "quart")
-NEWER = {name for name in NEED_3_11 if importlib.util.find_spec(name)}
+NEED_3_11 = {"httpx2": "httpx2", "langchain": "langchain_core", "mcp": "mcp", "quart": "quart"}
+NEWER = {name for name, package in NEED_3_11.items() if importlib.util.find_spec(package)}
 MODULES = ["tidegate"] + [
     f"tidegate.{one.name}"
     for one in pkgutil.iter_modules(tidegate.__path__)
