@@ -166,7 +166,8 @@ class Sanic:
             return text("no refusal", 500)
 
 
-FRAMEWORKS: list[Any] = [Aiohttp, Sanic, *([Quart] if importlib.util.find_spec("quart") else [])]
+OPTIONAL = {"aiohttp": Aiohttp, "quart": Quart, "sanic": Sanic}
+FRAMEWORKS = [one for name, one in OPTIONAL.items() if importlib.util.find_spec(name)]
 each = pytest.mark.parametrize("framework", FRAMEWORKS, ids=lambda framework: framework.name)
 
 
@@ -262,6 +263,7 @@ async def start(app: Any) -> None:
 
 def test_the_body_of_a_file_and_of_a_generator_ends_a_hold(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """aiohttp.web sends these after the handler has returned."""
+    pytest.importorskip("aiohttp")
     from aiohttp import web, web_fileresponse
 
     from tidegate.aiohttp_web import Tidegate

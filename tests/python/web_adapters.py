@@ -361,6 +361,7 @@ class AsgiFileAdapter(OnFile, AsgiAdapter):
     name = "asgi, on a file"
 
 
+OPTIONAL: dict[str, Adapter] = {"aiohttp": AiohttpAdapter(), "quart": QuartAdapter(), "sanic": SanicAdapter()}
 ADAPTERS: list[Adapter] = [
     FlaskAdapter(),
     FlaskAsyncAdapter(),
@@ -372,9 +373,7 @@ ADAPTERS: list[Adapter] = [
     FastapiAdapter(),
     FastapiThreadAdapter(),
     FastapiDependsAdapter(),
-    AiohttpAdapter(),
-    # Quart needs Python 3.11.
-    *([QuartAdapter()] if importlib.util.find_spec("quart") else []),
-    SanicAdapter(),
+    # Quart needs Python 3.11, and the environments for old versions have few frameworks.
+    *(one for name, one in OPTIONAL.items() if importlib.util.find_spec(name)),
     *DJANGO_ADAPTERS,
 ]
