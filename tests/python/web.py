@@ -203,7 +203,8 @@ async def _acall_aiohttp(
         raise errors.pop()
     parser = HttpResponseParser(protocol, _loop, limit=2**16, response_with_body=method != "HEAD", read_until_eof=True)
     [(message, body)], *_ = parser.feed_data(wire.sent)
-    parser.feed_eof()
+    if method != "HEAD":
+        parser.feed_eof()
     fields_seen = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in message.raw_headers]
     return SeenResponse(message.code, fields_seen, await body.read())
 
