@@ -17,6 +17,7 @@ import pytest
 pytest.importorskip("mcp", reason="mcp needs Python 3.11")
 
 from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.stdio import stdio_client
 
 from harness.ports import free_port
 from mcp_server import make_server
@@ -32,7 +33,7 @@ SERVER = str(Path(__file__).with_name("mcp_server.py"))
 def serving(framework: str, transport: str) -> Iterator[Any]:
     """Starts a server over HTTP. A client starts one over stdio itself. Yields the address for a client."""
     if transport == "stdio":
-        yield StdioServerParameters(command=sys.executable, args=[SERVER, framework])
+        yield stdio_client(StdioServerParameters(command=sys.executable, args=[SERVER, framework]))
         return
     port = free_port()
     process = subprocess.Popen([sys.executable, SERVER, framework, str(port)], start_new_session=True)
