@@ -17,12 +17,13 @@ from web_django import django_settings
 
 # The modules for frameworks share it. Applications do not import it.
 INTERNAL = {"web"}
-# httpx2 needs Python 3.11.
-HTTPX2 = {"httpx2"} if importlib.util.find_spec("httpx2") else set[str]()
+# These need Python 3.11.
+NEED_3_11 = {"httpx2": "httpx2", "langchain": "langchain_core", "mcp": "mcp", "quart": "quart"}
+NEWER = {name for name, package in NEED_3_11.items() if importlib.util.find_spec(package)}
 MODULES = ["tidegate"] + [
     f"tidegate.{one.name}"
     for one in pkgutil.iter_modules(tidegate.__path__)
-    if one.name[0] != "_" and one.name not in INTERNAL and (one.name != "httpx2" or HTTPX2)
+    if one.name[0] != "_" and one.name not in INTERNAL and (one.name in NEWER or one.name not in NEED_3_11)
 ]
 MODULES.append("tidegate.django.rest_framework")
 
@@ -52,8 +53,18 @@ def public(name: str) -> Iterator[tuple[str, Any]]:
 
 
 def test_there_are_modules_for_every_framework() -> None:
-    frameworks = {"flask", "fastapi", "asgi", "wsgi", "django", "django.rest_framework", "limits"}
-    clients = {"httpx", "requests", "aiohttp", *HTTPX2}
+    frameworks = {
+        "flask",
+        "fastapi",
+        "asgi",
+        "wsgi",
+        "django",
+        "django.rest_framework",
+        "limits",
+        "aiohttp_web",
+        "sanic",
+    }
+    clients = {"httpx", "requests", "aiohttp", *NEWER}
     others = {"prometheus", "opentelemetry", "http", "errors", "outgoing", "llm", "celery", "pytest_plugin"}
     assert {*frameworks, *clients, *others} == {name.removeprefix("tidegate.") for name in MODULES[1:]}
 

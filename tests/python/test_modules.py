@@ -10,7 +10,19 @@ WEB = ROOT / "bindings-python" / "python" / "tidegate" / "web"
 
 
 def test_what_the_web_layers_share_knows_no_framework() -> None:
-    frameworks = {"flask", "django", "fastapi", "starlette", "asgi", "wsgi", "limits"}
+    frameworks = {
+        "flask",
+        "django",
+        "fastapi",
+        "starlette",
+        "asgi",
+        "wsgi",
+        "limits",
+        "mcp",
+        "aiohttp",
+        "quart",
+        "sanic",
+    }
     files = list(WEB.glob("*.py"))
     assert len(files) > 5
     for path in files:

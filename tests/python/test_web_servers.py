@@ -15,7 +15,7 @@ import pytest
 from http_sfv import List
 
 from tidegate import Limiter
-from web_servers import GUNICORN, UVICORN, Served
+from web_servers import FRAMEWORKS, GUNICORN, UVICORN, Served
 
 SERVERS = {
     "flask, gunicorn, 2 workers with 4 threads": [*GUNICORN, "-w2", "-k", "gthread", "--threads", "4", "flask_app()"],
@@ -30,6 +30,7 @@ SERVERS = {
         *GUNICORN, "-w2", "-k", "gthread", "--threads", "4", "rest_framework_wsgi()",
     ],
     "django, uvicorn, 2 workers": [*UVICORN, "--workers", "2", "--lifespan", "off", "django_asgi"],
+    **FRAMEWORKS,
 }  # fmt: skip
 
 

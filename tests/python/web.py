@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import contextlib
 import socket
 import time
 from collections.abc import Callable
@@ -123,6 +125,123 @@ async def acall(
 def call_asgi(app: Any, *args: Any, **kwargs: Any) -> SeenResponse:
     """Does the same from a test that is not async."""
     return asyncio.run(acall(app, *args, **kwargs))
+
+
+# aiohttp.web binds an application to one loop, and Sanic starts one once. So all of them run on this loop.
+_loop = asyncio.new_event_loop()
+atexit.register(_loop.close)
+_servers: dict[Any, Any] = {}
+
+
+class Wire(asyncio.Transport):
+    """The connection of a server, without a socket. It keeps the bytes that the server sends."""
+
+    def __init__(self, **names: Any) -> None:
+        super().__init__(names)
+        self.sent = b""
+        self.closed = False
+
+    def write(self, data: Any) -> None:
+        self.sent += bytes(data)
+
+    def writelines(self, list_of_data: Any) -> None:
+        self.write(b"".join(map(bytes, list_of_data)))
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
+
+    abort = close
+
+
+def call_aiohttp(app: Any, *args: Any, **kwargs: Any) -> SeenResponse:
+    """Makes one request to an application of aiohttp.web, through the protocol of its server."""
+    return _loop.run_until_complete(_acall_aiohttp(app, *args, **kwargs))
+
+
+async def _acall_aiohttp(
+    app: Any,
+    method: str = "GET",
+    path: str = "/",
+    headers: dict[str, str] | None = None,
+    client: Any = ("203.0.113.9", 4711),
+    server: Any = ("testserver", 80),
+) -> SeenResponse:
+    from aiohttp import web
+    from aiohttp.http_parser import HttpResponseParser
+
+    if app not in _servers:
+        errors: list[Exception] = []
+
+        @web.middleware
+        async def keep_error(request: web.Request, handler: Any) -> Any:
+            try:
+                return await handler(request)
+            except web.HTTPException:
+                raise
+            except Exception as error:
+                errors.append(error)
+                raise
+
+        app.middlewares.insert(0, keep_error)
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        _servers[app] = runner.server, errors
+    make_protocol, errors = _servers[app]
+    protocol = make_protocol()
+    wire = Wire(peername=client, sockname=server if server[1] else server[0])
+    protocol.connection_made(wire)
+    fields = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
+    head = f"{method} {path} HTTP/1.1\r\nHost: testserver\r\nConnection: close\r\n{fields}\r\n"
+    protocol.data_received(head.encode("latin-1"))
+    # It ends with the connection.
+    await protocol._task_handler
+    protocol.connection_lost(None)
+    if errors:
+        raise errors.pop()
+    parser = HttpResponseParser(protocol, _loop, limit=2**16, response_with_body=method != "HEAD", read_until_eof=True)
+    [(message, body)], *_ = parser.feed_data(wire.sent)
+    if method != "HEAD":
+        parser.feed_eof()
+    fields_seen = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in message.raw_headers]
+    return SeenResponse(message.code, fields_seen, await body.read())
+
+
+def call_sanic(app: Any, *args: Any, **kwargs: Any) -> SeenResponse:
+    """Makes one request to an application of Sanic over ASGI."""
+    return _loop.run_until_complete(_acall_sanic(app, *args, **kwargs))
+
+
+async def _acall_sanic(app: Any, *args: Any, **kwargs: Any) -> SeenResponse:
+    from sanic.exceptions import SanicException
+
+    if app not in _servers:
+        _servers[app] = errors = []
+
+        async def keep_error(request: Any, exception: Exception) -> None:
+            if not isinstance(exception, SanicException):
+                errors.append(exception)
+
+        app.signal("http.lifecycle.exception")(keep_error)
+        messages = iter([{"type": "lifespan.startup"}])
+
+        async def receive() -> Any:
+            # It ends the lifespan, and not the application.
+            if (message := next(messages, None)) is None:
+                raise EOFError
+            return message
+
+        async def send(message: Any) -> None:
+            assert message == {"type": "lifespan.startup.complete"}, message
+
+        with contextlib.suppress(EOFError):
+            await app({"type": "lifespan", "state": {}}, receive, send)
+    seen = await acall(app, *args, **kwargs)
+    if _servers[app]:
+        raise _servers[app].pop()
+    return seen
 
 
 async def websocket(app: Any, extensions: Any = None) -> list[Any]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import tempfile
 from typing import Any
 
-from web import call_asgi, call_wsgi
+from web import call_aiohttp, call_asgi, call_sanic, call_wsgi
 from web_adapter import Adapter, LimitedApp, View, astream, layer_options, numbers, run, simple, stream
 from web_django_adapters import DJANGO_ADAPTERS
 
@@ -208,6 +209,138 @@ class FastapiDependsAdapter(StarletteAdapter):
         return LimitedApp(app, call_asgi)
 
 
+class AiohttpAdapter(Adapter):
+    name = "aiohttp.web"
+    awaits = True
+
+    def header(self, request: Any, name: str) -> str | None:
+        found: str | None = request.headers.get(name)
+        return found
+
+    def denial(self) -> Any:
+        from aiohttp import web
+
+        return web.Response(text="slow down", status=418)
+
+    def plain_denial(self) -> Any:
+        from aiohttp import web
+
+        return web.Response(text="slow down")
+
+    def make(self, policy: Any, view: View = simple, **options: Any) -> LimitedApp:
+        from aiohttp import web
+
+        from tidegate.aiohttp_web import RATE_LIMIT, Tidegate
+
+        class Status:
+            """The name of the status that the tests know."""
+
+            status_code = property(lambda self: self.status)
+
+        class Whole(Status, web.Response):
+            pass
+
+        class Streamed(Status, web.StreamResponse):
+            pass
+
+        app = web.Application()
+        tg = Tidegate(app, **layer_options(options))
+
+        @tg.limit(policy, **options)
+        async def endpoint(request: web.Request) -> web.StreamResponse:
+            status, body = run(view, request.get(RATE_LIMIT))
+            if not isinstance(body, list):
+                return Whole(status=status, body=body)
+            response = Streamed(status=status)
+            await response.prepare(request)
+            async for part in astream(body):
+                await response.write(part)
+            return response
+
+        app.router.add_get("/", endpoint)
+        app.router.add_post("/", endpoint)
+        return LimitedApp(app, call_aiohttp)
+
+
+class QuartAdapter(Adapter):
+    name = "quart"
+    awaits = True
+
+    def header(self, request: Any, name: str) -> str | None:
+        found: str | None = request.headers.get(name)
+        return found
+
+    def denial(self) -> Any:
+        return "slow down", 418
+
+    def plain_denial(self) -> Any:
+        return "slow down"
+
+    def make(self, policy: Any, view: View = simple, **options: Any) -> LimitedApp:
+        from quart import Quart, Response
+
+        from tidegate.quart import Tidegate, decision
+
+        app = Quart(f"app{next(numbers)}")
+        app.config["PROPAGATE_EXCEPTIONS"] = True
+        tg = Tidegate(app, **layer_options(options))
+
+        @tg.limit(policy, **options)
+        async def endpoint() -> Response:
+            status, body = run(view, decision())
+            return Response(astream(body) if isinstance(body, list) else body, status)
+
+        app.route("/", methods=["GET", "POST"])(endpoint)
+        return LimitedApp(app, call_asgi)
+
+
+class SanicAdapter(Adapter):
+    name = "sanic"
+    awaits = True
+
+    def header(self, request: Any, name: str) -> str | None:
+        found: str | None = request.headers.get(name)
+        return found
+
+    def denial(self) -> Any:
+        from sanic import text
+
+        return text("slow down", 418)
+
+    def plain_denial(self) -> Any:
+        from sanic import text
+
+        return text("slow down")
+
+    def make(self, policy: Any, view: View = simple, **options: Any) -> LimitedApp:
+        from sanic import HTTPResponse, Request, Sanic
+
+        from tidegate.sanic import Tidegate
+
+        class Answer(HTTPResponse):
+            """A response with the name of the status that the tests know."""
+
+            status_code = property(lambda self: self.status)
+
+        app = Sanic(f"app{next(numbers)}", configure_logging=False)
+        # It would change the code of Sanic for the first application of this process, and fail for others.
+        app.config.TOUCHUP = False
+        tg = Tidegate(app, **layer_options(options))
+
+        @app.route("/", methods=["GET", "POST", "HEAD"])
+        @tg.limit(policy, **options)
+        async def endpoint(request: Request) -> Any:
+            status, body = run(view, request.ctx.rate_limit)
+            if not isinstance(body, list):
+                return Answer(body, status)
+            response = await request.respond(Answer(status=status))
+            async for part in astream(body):
+                await response.send(part)
+            return None
+
+        return LimitedApp(app, call_sanic)
+
+
 _folder = tempfile.TemporaryDirectory()
 
 
@@ -228,6 +361,7 @@ class AsgiFileAdapter(OnFile, AsgiAdapter):
     name = "asgi, on a file"
 
 
+OPTIONAL: dict[str, Adapter] = {"aiohttp": AiohttpAdapter(), "quart": QuartAdapter(), "sanic": SanicAdapter()}
 ADAPTERS: list[Adapter] = [
     FlaskAdapter(),
     FlaskAsyncAdapter(),
@@ -239,5 +373,7 @@ ADAPTERS: list[Adapter] = [
     FastapiAdapter(),
     FastapiThreadAdapter(),
     FastapiDependsAdapter(),
+    # Quart needs Python 3.11, and the environments for old versions have few frameworks.
+    *(one for name, one in OPTIONAL.items() if importlib.util.find_spec(name)),
     *DJANGO_ADAPTERS,
 ]

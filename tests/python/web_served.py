@@ -14,6 +14,7 @@ POLICIES = {
     "ten": "10/hour",
     "short": "fixed-window 3/2s",
     "held": "concurrency 2",
+    "load": "fixed-window 1000/hour",
 }
 
 
@@ -101,6 +102,137 @@ def fastapi_app() -> Any:
         return StreamingResponse(parts())
 
     return app
+
+
+async def slowly_async() -> Any:
+    import asyncio
+
+    for _ in range(400):
+        yield b"x" * 65536
+        await asyncio.sleep(0.005)
+
+
+def aiohttp_app() -> Any:
+    from aiohttp import web
+
+    from tidegate.aiohttp_web import Tidegate, fixed
+
+    app = web.Application()
+    tg = Tidegate(app, **options())
+
+    async def view(request: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    async def held(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        async for part in slowly_async():
+            await response.write(part)
+        return response
+
+    for name in ("crowd", "ten", "short", "load"):
+        app.router.add_get(f"/{name}", tg.limit(name)(view))
+    app.router.add_get("/held", tg.limit("held", key=fixed("k"))(held))
+    return app
+
+
+def litestar_app() -> Any:
+    from litestar import Litestar, get
+    from litestar.middleware import DefineMiddleware
+    from litestar.response import Stream
+
+    from tidegate import AsyncLimiter
+    from tidegate.asgi import TidegateMiddleware
+
+    limiter = AsyncLimiter(**options())
+    limits = DefineMiddleware(
+        TidegateMiddleware,
+        policy=lambda scope: scope["route_handler"].opt.get("limit"),
+        key=lambda scope: "k",
+        limiter=limiter,
+    )
+
+    async def view() -> str:
+        return "ok"
+
+    async def held() -> Stream:
+        return Stream(slowly_async())
+
+    held.__annotations__["return"] = Stream
+    handlers = [get(f"/{name}", limit=name)(view) for name in ("crowd", "ten", "short", "load")]
+    return Litestar(
+        [*handlers, get("/held", limit="held")(held)],
+        middleware=[limits],
+        on_shutdown=[limiter.close],
+        openapi_config=None,
+    )
+
+
+def quart_app() -> Any:
+    from quart import Quart, Response
+
+    from tidegate.quart import Tidegate, fixed
+
+    app = Quart("served")
+    tg = Tidegate(app, **options())
+
+    async def view() -> str:
+        return "ok"
+
+    async def held() -> Response:
+        return Response(slowly_async())
+
+    for name in ("crowd", "ten", "short", "load"):
+        app.add_url_rule(f"/{name}", name, tg.limit(name)(view))
+    app.add_url_rule("/held", "held", tg.limit("held", key=fixed("k"))(held))
+    return app
+
+
+def sanic_app() -> Any:
+    from sanic import HTTPResponse, Request, Sanic, text
+
+    from tidegate.sanic import Tidegate, fixed
+
+    app = Sanic("served")
+    tg = Tidegate(app, **options())
+
+    async def view(request: Request) -> HTTPResponse:
+        return text("ok")
+
+    async def held(request: Request) -> None:
+        response = await request.respond()
+        async for part in slowly_async():
+            await response.send(part)
+
+    for name in ("crowd", "ten", "short", "load"):
+        app.add_route(tg.limit(name)(view), f"/{name}", name=name)
+    app.add_route(tg.limit("held", key=fixed("k"))(held), "/held", name="held")
+    return app
+
+
+def falcon_app() -> Any:
+    import falcon
+
+    from tidegate.wsgi import TidegateMiddleware
+
+    class View:
+        def on_get(self, request: Any, response: Any) -> None:
+            response.text = "ok"
+
+    class Held:
+        def on_get(self, request: Any, response: Any) -> None:
+            response.stream = slowly()
+
+    app = falcon.App()
+    for name in ("crowd", "ten", "short", "load"):
+        app.add_route(f"/{name}", View())
+    app.add_route("/held", Held())
+    return TidegateMiddleware(
+        app,
+        lambda environ: name if (name := environ["PATH_INFO"][1:]) in POLICIES else None,
+        key=lambda environ: "k",
+        **options(),
+    )
 
 
 def django_app(asynchronous: bool) -> Any:

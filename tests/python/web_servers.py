@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import importlib.util
 import os
 import signal
 import subprocess
@@ -15,6 +16,16 @@ from harness.ports import free_port
 
 GUNICORN = ["gunicorn", "--log-level", "error", "--keep-alive", "30"]
 UVICORN = ["uvicorn", "--factory", "--log-level", "error", "--no-access-log"]
+# Frameworks, each with two workers of a server that its users have.
+FRAMEWORKS = {
+    "aiohttp.web, gunicorn, 2 workers": [*GUNICORN, "-w2", "-k", "aiohttp.GunicornWebWorker", "aiohttp_app()"],
+    "litestar, uvicorn, 2 workers": [*UVICORN, "--workers", "2", "litestar_app"],
+    "sanic, 2 workers": ["sanic", "--factory", "--workers", "2", "--no-access-logs", "--no-motd", "sanic_app"],
+    "falcon, gunicorn, 2 workers with 4 threads": [*GUNICORN, "-w2", "-k", "gthread", "--threads", "4", "falcon_app()"],
+}
+# Quart needs Python 3.11.
+if importlib.util.find_spec("quart"):
+    FRAMEWORKS["quart, uvicorn, 2 workers"] = [*UVICORN, "--workers", "2", "quart_app"]
 
 
 class Served:

@@ -9,4 +9,14 @@ from ._tidegate import run_command
 def main() -> None:
     # Python's own handler would run only after the command has ended.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    sys.exit(run_command(["tidegate", *sys.argv[1:]]))
+    words = sys.argv[1:]
+    if words[:1] == ["routes"]:
+        from ._routes import run
+
+        sys.exit(run(words[1:]))
+    code = run_command(["tidegate", *words])
+    if words in (["--help"], ["-h"], ["help"]):
+        from ._routes import HELP
+
+        print(HELP)
+    sys.exit(code)

@@ -259,6 +259,15 @@ def _written_at(view: Any, method: str | None) -> Iterator[Any]:
                 yield from getattr(one, LIMITS, ())
 
 
+def limits_at(layer: DjangoLayer, view: Any, request: Any) -> tuple[BoundLimit, ...]:
+    """Returns all limits that a request of a view meets, for the command that lists them."""
+    shared = layer.shared_limits(view, request)
+    if shared is not None:
+        return shared  # type: ignore[no-any-return]
+    own = (one for one in _written_at(view, request.method) if one.enabled)
+    return (*(layer.bound(one, place_of(view, request)) for one in own), *layer._application)
+
+
 @functools.cache
 def standalone_layer() -> DjangoLayer:
     """Returns the layer of throttle classes in a project without the middleware."""

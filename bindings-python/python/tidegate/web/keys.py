@@ -146,7 +146,7 @@ def _warn_of_missing_peer(message: str) -> None:
         log.warning("a request was refused, and so are all others like it: %s", message)
 
 
-def _with_fallback(
+def with_fallback(
     name: str,
     given: Key | Callable[..., Any] | None,
     read: Callable[[RequestAdapter, Request], str | None],
@@ -170,7 +170,7 @@ def _with_fallback(
         return key
 
     def within(address: Key) -> Key:
-        return _with_fallback(name, given, read, plain=plain, layer=address)
+        return with_fallback(name, given, read, plain=plain, layer=address)
 
     address = None if otherwise is None else otherwise.address
     return Key(name, bind, plain=plain and fallback.plain, address=address, _within=None if layer else within)
@@ -221,7 +221,7 @@ def header(name: str, *, otherwise: Key | Callable[..., Any] | None = None) -> K
         found = adapter.header(request, name)
         return hashed(found) if found else None
 
-    return _with_fallback(f"header({name!r})", otherwise, read)
+    return with_fallback(f"header({name!r})", otherwise, read)
 
 
 def user(*, otherwise: Key | Callable[..., Any] | None = None) -> Key:
@@ -235,7 +235,7 @@ def user(*, otherwise: Key | Callable[..., Any] | None = None) -> Key:
         found = _user_id(_authenticated("user()", adapter, adapter.user(request), otherwise))
         return None if found is None else marked(found)
 
-    return _with_fallback("user()", otherwise, read)
+    return with_fallback("user()", otherwise, read)
 
 
 def claim(
@@ -263,7 +263,7 @@ def claim(
         claimed = None if found is None else found.get(name)
         return None if claimed is None else marked(str(claimed))
 
-    return _with_fallback(f"claim({name!r})", otherwise, read, plain=of is None)
+    return with_fallback(f"claim({name!r})", otherwise, read, plain=of is None)
 
 
 # The key helpers, and an example of their arguments for messages.

@@ -254,12 +254,17 @@ class RouteLimits(WebLayer[L], Generic[L, A]):
         """Limits an application from now on."""
         if not isinstance(app, self._app_class):
             raise ConfigError(f"Tidegate limits a {self._app_name} application, not {shown(app)}")
-        if getattr(app, ATTACHED, None) is not None:
+        carrier = self._carrier_of(app)
+        if getattr(carrier, ATTACHED, None) is not None:
             raise ConfigError("this application has a Tidegate already")
         if self._is_enabled(app):
             warn_of_memory(self.limiter)
-        setattr(app, ATTACHED, self)
+        setattr(carrier, ATTACHED, self)
         self._apps.append(app)
+
+    def _carrier_of(self, app: A) -> Any:
+        """Returns the object that carries the attributes of an application."""
+        return app
 
     def _is_enabled(self, _: A) -> bool:
         """True if an application is limited."""

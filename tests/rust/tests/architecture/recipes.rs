@@ -27,7 +27,7 @@ const EXAMPLES: [(&str, &str, &str); 6] = [
 /// Files outside of the product: tests, and code that only tests and benchmarks call.
 const NOT_PRODUCT: [&str; 3] = ["/tests", "simulation", "/bench/"];
 /// Files that use an example and need no change for another one.
-const USES: [&str; 1] = ["bindings-python/python/tidegate/limits.py"];
+const USES: [&str; 2] = ["bindings-python/python/tidegate/limits.py", "bindings-python/python/tidegate/quart.py"];
 
 fn named_in(page: &str, example: &str) -> Vec<String> {
     let text = files::read(&format!("{PAGES}/{page}.md"));
