@@ -22,6 +22,7 @@ import bullmq = require('tidegate/bullmq');
 import outgoing = require('tidegate/outgoing');
 import onPrometheus = require('tidegate/prometheus');
 import onUndici = require('tidegate/undici');
+import onWeb = require('tidegate/web');
 
 async function main(): Promise<void> {
   const limiter = new tidegate.Limiter({ policies: { api: '100/minute' } });
@@ -55,6 +56,9 @@ async function main(): Promise<void> {
 
   const koa = new Koa();
   koa.use(onKoa.rateLimit({ limiter, policy: 'api', key: onKoa.header('x-api-key') }));
+
+  const hello = onWeb.rateLimit({ limiter, policy: 'api', key: onWeb.fixed('web') })(() => new Response('hello'));
+  assert.match((await hello(new Request('http://localhost'))).headers.get('ratelimit') ?? '', /"api";r=99/);
 
   const guard = new onNest.RateLimitGuard({ limiter, policy: 'api' });
   assert.equal(typeof guard.canActivate, 'function');

@@ -43,6 +43,7 @@ import { meterLimiter, traced } from 'tidegate/opentelemetry';
 import { type Observation, observations, type SettleReader } from 'tidegate/outgoing';
 import { collectMetrics } from 'tidegate/prometheus';
 import { paced } from 'tidegate/undici';
+import * as web from 'tidegate/web';
 import { Agent, request as call } from 'undici';
 
 /** An undefined option is as if it were not given, also for a project with `exactOptionalPropertyTypes`. */
@@ -122,6 +123,20 @@ async function rateLimitOf(url: string): Promise<string | null> {
 }
 
 {
+  const limit = web.rateLimit({ limiter, policy: 'api', key: ({ url }) => url });
+  class Special extends Request {}
+  const GET: (request: Special, context: { params: Promise<{ id: string }> }) => Promise<Response> = limit(
+    async (request, { params }) => new Response(`${(await params).id}: ${request.rateLimit?.remaining}`),
+  );
+  const params = Promise.resolve({ id: '7' });
+  assert.equal(await (await GET(new Special('http://localhost/7'), { params })).text(), '7: 99');
+  assert.equal((await limit(() => new Response(null, { status: 204 }))(new Request('http://localhost/8'))).status, 204);
+  const admission = await limit.check(new Request('http://localhost/9'), { address: undefined });
+  const answer: Response = admission.refused ? admission.response : admission.respond(new Response('hello'));
+  assert.equal(answer.headers.get('x-ratelimit-remaining'), '99');
+}
+
+{
   class Cats {
     all(): string {
       return 'cats';
@@ -168,7 +183,8 @@ async function rateLimitOf(url: string): Promise<string | null> {
   const onKoa: koa.RateLimitOptions = { limiter, policy: 'api', refundWhen: (response) => response.status === 304 };
   const onHono: hono.RateLimitOptions = { limiter, policy: 'api', refundWhen: (response) => response.status === 304 };
   const onNest: NestOptions = { limiter, policy: ['api', '5/s'], refundWhen: (response) => response.raw !== undefined };
-  assert.equal([express, onFastify, onKoa, onHono, onNest].length, 5);
+  const onWeb: web.RateLimitOptions = { limiter, policy: 'api', refundWhen: (response) => response.status === 304 };
+  assert.equal([express, onFastify, onKoa, onHono, onNest, onWeb].length, 6);
   // @ts-expect-error there is no such option
   const mistyped: RateLimitOptions = { limiter, policy: 'api', polcy: 'api' };
   assert.throws(() => rateLimit(mistyped));
