@@ -21,6 +21,7 @@ import onOpenTelemetry = require('tidegate/opentelemetry');
 import bullmq = require('tidegate/bullmq');
 import outgoing = require('tidegate/outgoing');
 import onPrometheus = require('tidegate/prometheus');
+import onTrpc = require('tidegate/trpc');
 import onUndici = require('tidegate/undici');
 import onWeb = require('tidegate/web');
 
@@ -57,6 +58,7 @@ async function main(): Promise<void> {
   const koa = new Koa();
   koa.use(onKoa.rateLimit({ limiter, policy: 'api', key: onKoa.header('x-api-key') }));
 
+  assert.equal(typeof onTrpc.limited({ limiter, policy: 'api', key: () => 'trpc' }), 'function');
   const hello = onWeb.rateLimit({ limiter, policy: 'api', key: onWeb.fixed('web') })(() => new Response('hello'));
   assert.match((await hello(new Request('http://localhost'))).headers.get('ratelimit') ?? '', /"api";r=99/);
 

@@ -9,6 +9,7 @@ import type { AddressInfo } from 'node:net';
 import { Controller, Get, Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { ThrottlerModule } from '@nestjs/throttler';
+import { initTRPC } from '@trpc/server';
 import { type Job, type Processor, Queue, Worker } from 'bullmq';
 import express, { type Request } from 'express';
 import { rateLimit as expressRateLimit } from 'express-rate-limit';
@@ -42,6 +43,7 @@ import { TidegateStorage } from 'tidegate/nestjs-throttler';
 import { meterLimiter, traced } from 'tidegate/opentelemetry';
 import { type Observation, observations, type SettleReader } from 'tidegate/outgoing';
 import { collectMetrics } from 'tidegate/prometheus';
+import { errorFormatter, limited as limitedProcedure } from 'tidegate/trpc';
 import { paced } from 'tidegate/undici';
 import * as web from 'tidegate/web';
 import { Agent, request as call } from 'undici';
@@ -134,6 +136,19 @@ async function rateLimitOf(url: string): Promise<string | null> {
   const admission = await limit.check(new Request('http://localhost/9'), { address: undefined });
   const answer: Response = admission.refused ? admission.response : admission.respond(new Response('hello'));
   assert.equal(answer.headers.get('x-ratelimit-remaining'), '99');
+}
+
+{
+  const t = initTRPC.context<{ user: string }>().create({ errorFormatter });
+  const router = t.router({
+    length: t.procedure
+      .input((given: unknown) => given as { rows: number })
+      .use(limitedProcedure({ limiter, policy: 'api', key: ({ ctx }) => ctx.user, cost: ({ input }) => input.rows }))
+      .query(({ ctx, input }) => ctx.user.length + input.rows),
+  });
+  assert.equal(await t.createCallerFactory(router)({ user: 'trpc' }).length({ rows: 3 }), 7);
+  // @ts-expect-error the policy is missing
+  assert.throws(() => limitedProcedure({ limiter }));
 }
 
 {
@@ -258,7 +273,7 @@ async function rateLimitOf(url: string): Promise<string | null> {
     priority: ({ url }) => (url === '' ? 'batch' : undefined),
   });
   assert.equal(typeof pacedFetch({ limiter, policy: 'api', ...preset }), 'function');
-  assert.equal(typeof paced({ limiter, policy: 'api', ...anthropicPreset({ units: ['tokens'] }) }), 'function');
+  assert.equal(typeof paced({ limiter, policy: '9 tokens/s', ...anthropicPreset({ units: ['tokens'] }) }), 'function');
   // @ts-expect-error there is no such unit
   assert.throws(() => openaiPreset({ units: ['words'] }));
   // @ts-expect-error undici has a fetch of its own
