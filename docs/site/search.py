@@ -196,6 +196,7 @@ KEYWORDS = {
         "deno",
     ],
     "frameworks/trpc.md": ["trpc", "procedure"],
+    "frameworks/mcp.md": ["mcp", "model context protocol", "tools", "agent"],
     "frameworks/nest.md": ["nestjs", "nest", "guard", "graphql", "microservice", "websocket", "gateway"],
     "frameworks/axum.md": ["axum", "rust", "tower"],
     "frameworks/tonic.md": ["tonic", "grpc"],

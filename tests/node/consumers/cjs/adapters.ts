@@ -15,6 +15,7 @@ import onFetch = require('tidegate/fetch');
 import onHono = require('tidegate/hono');
 import http = require('tidegate/http');
 import onKoa = require('tidegate/koa');
+import mcp = require('tidegate/mcp');
 import onNest = require('tidegate/nest');
 import throttler = require('tidegate/nestjs-throttler');
 import onOpenTelemetry = require('tidegate/opentelemetry');
@@ -58,6 +59,7 @@ async function main(): Promise<void> {
   const koa = new Koa();
   koa.use(onKoa.rateLimit({ limiter, policy: 'api', key: onKoa.header('x-api-key') }));
 
+  assert.throws(() => mcp.limited({}, { limiter, policy: 'api' }), { code: 'config_invalid' });
   assert.equal(typeof onTrpc.limited({ limiter, policy: 'api', key: () => 'trpc' }), 'function');
   const hello = onWeb.rateLimit({ limiter, policy: 'api', key: onWeb.fixed('web') })(() => new Response('hello'));
   assert.match((await hello(new Request('http://localhost'))).headers.get('ratelimit') ?? '', /"api";r=99/);

@@ -6,6 +6,8 @@ import * as assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { McpServer as McpServer1 } from '@modelcontextprotocol/sdk/server/mcp.js';
+import { McpServer } from '@modelcontextprotocol/server';
 import { Controller, Get, Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { ThrottlerModule } from '@nestjs/throttler';
@@ -31,6 +33,7 @@ import * as hono from 'tidegate/hono';
 import * as http from 'tidegate/http';
 import * as koa from 'tidegate/koa';
 import { anthropicPreset, openaiPreset } from 'tidegate/llm';
+import * as mcp from 'tidegate/mcp';
 import {
   type RateLimitOptions as NestOptions,
   RateLimit,
@@ -149,6 +152,23 @@ async function rateLimitOf(url: string): Promise<string | null> {
   assert.equal(await t.createCallerFactory(router)({ user: 'trpc' }).length({ rows: 3 }), 7);
   // @ts-expect-error the policy is missing
   assert.throws(() => limitedProcedure({ limiter }));
+}
+
+{
+  const info = { name: 'tools', version: '1.0.0' };
+  const options: mcp.LimitedOptions = {
+    limiter,
+    policy: 'api',
+    key: ({ client, session }) => client ?? session ?? 'none',
+    tools: {
+      export: { policy: '9 rows/s', cost: ({ args }) => ({ rows: Number(args['rows']) }) },
+      slow: 'concurrency 1',
+      help: false,
+    },
+  };
+  const server: McpServer = mcp.limited(new McpServer(info), options);
+  const older: McpServer1 = mcp.limited(new McpServer1(info), { limiter, policy: 'api', tools: undefined });
+  assert.ok(server.server !== undefined && older.server !== undefined);
 }
 
 {
