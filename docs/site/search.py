@@ -180,6 +180,7 @@ KEYWORDS = {
     "frameworks/fastify.md": ["fastify", "plugin"],
     "frameworks/koa.md": ["koa"],
     "frameworks/hono.md": ["hono", "bun", "deno"],
+    "frameworks/next.md": ["next.js", "nextjs", "route handler", "proxy.js", "middleware", "server action"],
     "frameworks/web.md": [
         "fetch",
         "request",
