@@ -1,6 +1,6 @@
 """Every page that starts a server, or has the comment `followed`, is followed from top to bottom, as its reader does.
-The packages of this checkout are installed, and everything else comes from the page. A page with the comment `built` needs a
-framework that is not installed here: `make dist` follows it, and tests/node/long/frameworks.test.mjs builds its files."""
+The packages of this checkout are installed, and everything else comes from the page. A page with the comment `built`
+needs a framework that is not installed here. `make dist` follows it, and frameworks.test.mjs of Node builds it."""
 
 from __future__ import annotations
 

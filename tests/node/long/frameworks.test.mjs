@@ -86,25 +86,31 @@ async function start(t, folder, node, script) {
   return url;
 }
 
-/** The Node that runs the tests, and the newest one, if a test of runtimes has installed it. */
-const newest = join(root, `.cache/runtimes/node24/node_modules/node-${process.platform}-${process.arch}/bin/node`);
-const nodes = [process.execPath, newest].filter((node) => existsSync(node));
+/** The Node that runs the tests, and a newer one, which `runtimes.test.mjs` has installed. */
+const newer = join(root, `.cache/runtimes/node24/node_modules/node-${process.platform}-${process.arch}/bin/node`);
+const nodes = [
+  { node: process.execPath, version: Number.parseInt(process.versions.node, 10) },
+  ...(existsSync(newer) ? [{ node: newer, version: 24 }] : []),
+];
 
-for (const { name, packages, page, build, start: script } of frameworks) {
-  describe(name, () => {
+for (const { name, packages, page, build, start: script, node: oldest = 20 } of frameworks) {
+  const able = nodes.filter(({ version }) => version >= oldest);
+  describe(name, { skip: able.length === 0 && `it needs Node ${oldest}` }, () => {
     const folder = join(cache, name);
     before(async () => {
       await install(folder, packages);
       if (page !== undefined) writePage(page, folder);
       else cpSync(join(root, 'tests/frameworks/limits.mjs'), join(folder, 'limits.mjs'));
       cpSync(join(root, 'tests/frameworks', name), folder, { recursive: true });
-      await call(process.execPath, build, { cwd: folder, env, timeout: 600_000, maxBuffer: 2 ** 24 });
+      await call(able[0].node, build, { cwd: folder, env, timeout: 600_000, maxBuffer: 2 ** 24 });
     });
 
-    for (const [index, node] of nodes.entries()) {
-      test(index === 0 ? 'Node' : 'the newest Node', async (t) => {
+    for (const { node, version } of able) {
+      test(`Node ${version}`, async (t) => {
         const url = await start(t, folder, node, script);
-        const client = (last) => ({ headers: { 'x-forwarded-for': `198.51.100.${last}` } });
+        // SvelteKit takes a request without a media type for that of a form on another site.
+        const fields = { 'content-type': 'application/json' };
+        const client = (last) => ({ headers: { 'x-forwarded-for': `198.51.100.${last}`, ...fields } });
         const answers = [];
         for (let sent = 0; sent < 6; sent++) answers.push(await get(`${url}/login`, { method: 'POST', ...client(1) }));
         assert.deepEqual(
@@ -112,11 +118,11 @@ for (const { name, packages, page, build, start: script } of frameworks) {
           [200, 200, 200, 200, 200, 429],
         );
         assert.deepEqual([answers[0].body, answers[0].headers['x-ratelimit-remaining']], ['4 left\n', '4']);
-        assert.match(answers[0].headers['ratelimit-policy'], /^"login-1";q=20;w=60, "login-2";q=5;w=3$/);
+        assert.match(answers[0].headers['ratelimit-policy'], /^"login";q=5;w=60$/);
         const refused = answers[5];
         assert.equal(refused.headers['content-type'], 'application/problem+json');
-        assert.equal(refused.headers['retry-after'], '3');
-        assert.deepEqual(JSON.parse(refused.body)['violated-policies'], ['login-2']);
+        assert.ok(Number(refused.headers['retry-after']) > 0);
+        assert.deepEqual(JSON.parse(refused.body)['violated-policies'], ['login']);
         // A hold ends when its client disconnects.
         const endless = await open(`${url}/exports`, client(2));
         assert.equal(endless.statusCode, 200);

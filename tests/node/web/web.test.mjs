@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { Agent, createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -10,6 +10,7 @@ import { describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { serve } from '@hono/node-server';
 import { Elysia } from 'elysia';
+import { build } from 'esbuild';
 import { fromWebHandler, H3, serve as serveH3 } from 'h3';
 import { Limiter, ManualClock, Policy } from 'tidegate';
 import { clientIp, rateLimit } from 'tidegate/web';
@@ -19,6 +20,7 @@ import { service } from './programs.mjs';
 import { listening } from './servers/listening.mjs';
 
 const ADDRESS = '203.0.113.7';
+const root = fileURLToPath(new URL('../../../', import.meta.url));
 
 function limiting(policies = { login: 'fixed-window 2/hour', exports: 'concurrency 1' }) {
   return new Limiter({ policies, clock: new ManualClock() });
@@ -217,6 +219,28 @@ describe('frameworks', () => {
     const server = serveH3(app, { port: 0, hostname: '127.0.0.1', silent: true, gracefulShutdown: false });
     await server.ready();
     await admitsTwo(t, server.node.server);
+  });
+
+  test('h3 2 in a bundle without the package', async (t) => {
+    mkdirSync(join(root, '.cache'), { recursive: true });
+    const folder = mkdtempSync(join(root, '.cache/bundle-'));
+    t.after(() => rmSync(folder, { recursive: true }));
+    const outfile = join(folder, 'server.mjs');
+    const contents = `
+      import { fromWebHandler, H3, serve } from 'h3';
+      import { Limiter } from 'tidegate';
+      import { rateLimit } from 'tidegate/web';
+      const limit = rateLimit({ limiter: new Limiter(), policy: 'fixed-window 1/hour' });
+      const app = new H3().get('/', fromWebHandler(limit(() => new Response('hello'))));
+      const server = serve(app, { port: 0, hostname: '127.0.0.1', silent: true });
+      await server.ready();
+      console.log(server.url);`;
+    const stdin = { contents, resolveDir: root };
+    const options = { bundle: true, platform: 'node', format: 'esm', external: ['tidegate', 'tidegate/*'] };
+    await build({ ...options, stdin, outfile, logLevel: 'error' });
+    const url = await service(t, process.execPath, [outfile]);
+    const statuses = [(await get(url)).status, (await get(url)).status];
+    assert.deepEqual(statuses, [200, 429]);
   });
 
   test('Elysia', async (t) => {
