@@ -9,6 +9,7 @@ import { Client as Client1 } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport as Stdio1 } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { StreamableHTTPClientTransport as Http1 } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { header, limited } from 'tidegate/mcp';
+import { manyCalls, onEachStore } from './each_store.mjs';
 import { limiting, serverOf, servingHttp } from './mcp_server.mjs';
 import { until } from './web/client.mjs';
 
@@ -48,7 +49,7 @@ async function uses(client) {
   // Lists and pings are free.
   for (let sent = 0; sent < 5; sent++) {
     await client.ping();
-    assert.equal((await client.listTools()).tools.length, 4);
+    assert.equal((await client.listTools()).tools.length, 5);
   }
   assert.equal(await said(call(client, 'echo', { said: 'one' })), 'one');
   assert.equal(await said(call(client, 'echo', { said: 'two' })), 'two');
@@ -102,6 +103,15 @@ for (const version of [1, 2]) {
         if (index === 1) assert.equal(await said(answer), 'hello');
         else assert.equal((await refusal(answer)).code, -32029);
       }
+    });
+
+    onEachStore('two workers admit exactly the limit', async (t, store) => {
+      const args = [program, String(version), store];
+      const transport = () => new CLIENTS[version].Stdio({ command: process.execPath, args });
+      const clients = await Promise.all([0, 1].map(() => connected(t, version, transport())));
+      const { fulfilled, errors } = await manyCalls(clients.map((one) => () => call(one, 'count')));
+      assert.deepEqual([fulfilled.length, errors.length], [1_234, 3_766]);
+      for (const { code, data } of errors) assert.ok(code === -32029 && data.retryAfter > 3_000);
     });
 
     test('a call that the client cancels ends its hold with the tool', async (t) => {

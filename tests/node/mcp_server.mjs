@@ -1,6 +1,6 @@
 // Servers of both versions of the MCP SDK with the same limited tools, over streamable HTTP, or as a program over stdio:
 //
-//     node mcp_server.mjs 1
+//     node mcp_server.mjs 1 [STORE]
 
 import { once } from 'node:events';
 import { createServer } from 'node:http';
@@ -25,9 +25,14 @@ const policies = {
   calls: 'fixed-window 2/minute',
   rows: 'fixed-window 10/minute',
   slow: 'concurrency 1',
+  count: 'fixed-window 1234/hour',
 };
 
-export const limiting = () => new Limiter({ policies, clock: new ManualClock() });
+/** A limiter with a manual clock, or with a store that processes share. */
+export const limiting = (store) =>
+  store === undefined
+    ? new Limiter({ policies, clock: new ManualClock() })
+    : new Limiter({ policies, store, timeoutMs: 20_000 });
 
 const text = (said) => ({ content: [{ type: 'text', text: said }] });
 
@@ -37,7 +42,7 @@ export function serverOf(version, options, waiting = []) {
   const limit = () =>
     limited(server, {
       policy: 'calls',
-      tools: { export: { policy: 'rows', cost: ({ args }) => args.rows }, slow: 'slow', finish: false },
+      tools: { export: { policy: 'rows', cost: ({ args }) => args.rows }, slow: 'slow', count: 'count', finish: false },
       ...options,
     });
   // Before its tools, or behind them.
@@ -45,6 +50,7 @@ export function serverOf(version, options, waiting = []) {
   server.registerTool('echo', { inputSchema: z.object({ said: z.string() }) }, async ({ said }) => text(said));
   server.registerTool('export', { inputSchema: z.object({ rows: z.number() }) }, async ({ rows }) => text(`${rows}`));
   server.registerTool('slow', {}, () => new Promise((resolve) => waiting.push(() => resolve(text('done')))));
+  server.registerTool('count', {}, async () => text('counted'));
   server.registerTool('finish', {}, async () => {
     for (const finish of waiting.splice(0)) finish();
     return text('finished');
@@ -80,5 +86,5 @@ export async function servingHttp(version, options) {
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const version = Number(process.argv[2]);
-  await serverOf(version, { limiter: limiting() }).connect(new SDKS[version].Stdio());
+  await serverOf(version, { limiter: limiting(process.argv[3]) }).connect(new SDKS[version].Stdio());
 }

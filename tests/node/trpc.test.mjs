@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
 import { createTRPCClient, httpBatchLink, httpLink } from '@trpc/client';
 import { initTRPC } from '@trpc/server';
 import { createHTTPServer } from '@trpc/server/adapters/standalone';
@@ -10,7 +11,9 @@ import { Limiter, ManualClock } from 'tidegate';
 import { placedKey } from 'tidegate/http';
 import { errorFormatter, limited } from 'tidegate/trpc';
 import { z } from 'zod';
+import { manyCalls, onEachStore } from './each_store.mjs';
 import { until } from './web/client.mjs';
+import { service } from './web/programs.mjs';
 
 const t = initTRPC.context().create({ errorFormatter });
 
@@ -152,6 +155,16 @@ test('a missing store is SERVICE_UNAVAILABLE', async (test) => {
       .catch((error) => error);
     assert.deepEqual([error.data.code, error.data.retryAfter], ['SERVICE_UNAVAILABLE', 1], onStoreError);
   }
+});
+
+onEachStore('two workers admit exactly the limit', async (t, store) => {
+  const script = fileURLToPath(new URL('served_trpc.mjs', import.meta.url));
+  const words = [script, store, 'fixed-window 1234/hour'];
+  const urls = await Promise.all([0, 1].map(() => service(t, process.execPath, words)));
+  const clients = urls.map((url) => createTRPCClient({ links: [httpBatchLink({ url })] }));
+  const { fulfilled, errors } = await manyCalls(clients.map((client) => () => client.count.mutate()));
+  assert.deepEqual([fulfilled.length, errors.length], [1_234, 3_766]);
+  for (const { data } of errors) assert.ok(data.code === 'TOO_MANY_REQUESTS' && data.retryAfter > 3_000);
 });
 
 test('a mistake is an error with the way out', async (test) => {

@@ -4,7 +4,6 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { Agent, createServer } from 'node:http';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
@@ -14,7 +13,7 @@ import { build } from 'esbuild';
 import { fromWebHandler, H3, serve as serveH3 } from 'h3';
 import { Limiter, ManualClock, Policy } from 'tidegate';
 import { clientIp, rateLimit } from 'tidegate/web';
-import { Servers } from '../../servers/servers.mjs';
+import { onEachStore } from '../each_store.mjs';
 import { get, open, until } from './client.mjs';
 import { service } from './programs.mjs';
 import { listening } from './servers/listening.mjs';
@@ -314,15 +313,5 @@ describe('two workers', () => {
     await until('clients that leave end their holds', async () => String(await used('free')) === '80,0');
   }
 
-  test('admit exactly the limit on a file', async (t) => {
-    const folder = mkdtempSync(join(tmpdir(), 'tidegate-'));
-    t.after(() => rmSync(folder, { recursive: true }));
-    await load(t, `file://${folder}/limits?max_bytes=4MB`);
-  });
-
-  test('admit exactly the limit on a server', async (t) => {
-    const servers = await Servers.start();
-    t.after(() => servers.close());
-    await load(t, servers.url);
-  });
+  onEachStore('admit exactly the limit', load);
 });
