@@ -7,28 +7,27 @@ import { withEnd } from './body-end.js';
 
 /** The argument that servers give beside a `Request`. Node gives its two streams, Bun the server, Deno the connection. */
 export interface Host {
-  readonly incoming?: { readonly socket?: { readonly remoteAddress?: string | undefined } };
-  readonly outgoing?: Ending;
+  readonly incoming?: { readonly socket?: { readonly remoteAddress?: string | undefined } } | undefined;
+  readonly outgoing?: Ending | undefined;
   readonly server?: Host;
   readonly requestIP?: (request: Request) => { readonly address: string } | null;
   readonly url?: URL;
   readonly remoteAddr?: { readonly hostname?: string; readonly transport?: string };
   readonly info?: Host;
+  /** Events of h3 1 have the two streams here, and so have requests of srvx. */
+  readonly node?: { readonly req: Host['incoming']; readonly res?: Host['outgoing'] };
 }
 
 /** Returns the host in an argument, which may be in the `env` of a framework. */
 export function hostIn(given: unknown): Host {
   const host = (typeof given === 'object' && given !== null ? given : {}) as Host;
+  if (host.node !== undefined) return { incoming: host.node.req, outgoing: host.node.res };
   return host.server ?? host.info ?? host;
 }
 
-/** A request of srvx, which h3, Nitro and Nuxt get. It carries its host. */
+/** A request of srvx, which h3 and Nitro get. It carries its host. */
 interface HostedRequest extends Request {
-  readonly runtime?: {
-    readonly node?: { readonly req: Host['incoming']; readonly res?: Ending };
-    readonly bun?: unknown;
-    readonly deno?: unknown;
-  };
+  readonly runtime?: Host & { readonly bun?: Host; readonly deno?: Host };
 }
 
 /** The argument of the host beside a request: Bun's server, Deno's connection, or the address of the client. */
@@ -73,9 +72,8 @@ export function webRequestAdapter(name: string): RequestAdapter<Request> {
 /** Returns the host of a request: the argument beside it, or the one that the request carries. */
 function hostOf(request: HostedRequest, given: unknown): Host {
   const host = hostIn(given);
-  if (request.runtime === undefined || knowsPeers(host)) return host;
-  const { node, bun, deno } = request.runtime;
-  return node === undefined ? hostIn(bun ?? deno) : ({ incoming: node.req, outgoing: node.res } as Host);
+  const { runtime } = request;
+  return runtime === undefined || knowsPeers(host) ? host : hostIn(runtime.bun ?? runtime.deno ?? runtime);
 }
 
 /** True if the host knows who is connected. */

@@ -16,7 +16,13 @@ const root = fileURLToPath(new URL('../../../', import.meta.url));
 const cache = join(root, '.cache/frameworks');
 const call = promisify(execFile);
 const frameworks = JSON.parse(readFileSync(join(root, 'tests/frameworks/frameworks.json'), 'utf8'));
-const env = { ...process.env, NEXT_TELEMETRY_DISABLED: '1', ASTRO_TELEMETRY_DISABLED: '1', NODE_ENV: 'production' };
+const env = {
+  ...process.env,
+  NEXT_TELEMETRY_DISABLED: '1',
+  ASTRO_TELEMETRY_DISABLED: '1',
+  NUXT_TELEMETRY_DISABLED: '1',
+  NODE_ENV: 'production',
+};
 delete env.NODE_TEST_CONTEXT;
 
 let tarball;

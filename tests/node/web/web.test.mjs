@@ -100,7 +100,8 @@ describe('the address of a client', () => {
     const bun = { requestIP, url: new URL('http://tidegate.test'), address: { address: '127.0.0.1', port: 80 } };
     const deno = { remoteAddr: { hostname: ADDRESS, transport: 'tcp' } };
     const node = { incoming: { socket: { remoteAddress: ADDRESS } } };
-    for (const host of [bun, deno, node, { server: bun }, { info: deno }, { address: ADDRESS }]) {
+    const nuxt = { node: { req: node.incoming } };
+    for (const host of [bun, deno, node, nuxt, { server: bun }, { info: deno }, { address: ADDRESS }]) {
       const { decision } = await limited().check(request({ 'x-forwarded-for': '198.51.100.1' }), host);
       assert.equal(decision.key, ADDRESS);
     }
