@@ -15,6 +15,7 @@ import onFetch = require('tidegate/fetch');
 import onHono = require('tidegate/hono');
 import http = require('tidegate/http');
 import onKoa = require('tidegate/koa');
+import llm = require('tidegate/llm');
 import mcp = require('tidegate/mcp');
 import onNest = require('tidegate/nest');
 import throttler = require('tidegate/nestjs-throttler');
@@ -59,6 +60,10 @@ async function main(): Promise<void> {
   const koa = new Koa();
   koa.use(onKoa.rateLimit({ limiter, policy: 'api', key: onKoa.header('x-api-key') }));
 
+  assert.equal(
+    typeof onFetch.pacedFetch({ limiter, policy: '9 tokens/s', ...llm.openaiPreset({ units: ['tokens'] }) }),
+    'function',
+  );
   assert.throws(() => mcp.limited({}, { limiter, policy: 'api' }), { code: 'config_invalid' });
   assert.equal(typeof onTrpc.limited({ limiter, policy: 'api', key: () => 'trpc' }), 'function');
   const hello = onWeb.rateLimit({ limiter, policy: 'api', key: onWeb.fixed('web') })(() => new Response('hello'));
