@@ -42,8 +42,8 @@ def run(*words: str, cwd: Path, env: dict[str, str] | None = None) -> None:
 def node(end: str, folder: Path) -> None:
     """Installs the packed package beside the packages, without a flag, and runs the tests with the Node of this end."""
     # The packages that the tests need beside them.
-    wanted = ["structured-headers", "reflect-metadata", "rxjs", "graphql", "mercurius", "ioredis", "ws", "zod"]
-    wanted += ["@koa/router", "@anthropic-ai/sdk"]
+    wanted = ["structured-headers", "srvx", "reflect-metadata", "rxjs", "graphql", "mercurius", "ioredis", "ws", "zod"]
+    wanted += ["@koa/router", "@anthropic-ai/sdk", "esbuild"]
     development = json.loads((ROOT / "package.json").read_text(encoding="utf-8"))["devDependencies"]
     others = {name: development.get(name, "*") for name in wanted}
     run("npm", "pack", "--ignore-scripts", "--silent", "--pack-destination", str(folder), cwd=ROOT)

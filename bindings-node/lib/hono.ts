@@ -5,14 +5,14 @@
 import type { Context, MiddlewareHandler } from 'hono';
 import type { Decision } from './decision.js';
 import { KeyInvalid } from './errors.js';
-import { type Adapter, type Ending, isOverUnix } from './http/adapter.js';
+import type { Adapter } from './http/adapter.js';
 import { admit, latestAdmission } from './http/admission.js';
-import { withEnd } from './http/body-end.js';
 import { type Keys, keysOf } from './http/keys.js';
 import { patternText, Unrouted } from './http/notation-place.js';
 import type { RateLimitOptions as CommonOptions } from './http/rate-limit-options.js';
 import { asRefusal, MEDIA_TYPE } from './http/refusal.js';
 import { middlewareLimits } from './http/settings.js';
+import { clientGone, endingOf, endingWithBody, hostIn, isHostOverUnix, knowsPeers, peerOf } from './http/web-host.js';
 
 declare module 'hono' {
   interface ContextVariableMap {
@@ -24,22 +24,6 @@ declare module 'hono' {
 /** The options of `rateLimit`. */
 export type RateLimitOptions = CommonOptions<Context, Response>;
 
-/** The `env` that servers give Hono. Node gives its two streams, Bun the server, Deno the connection. */
-interface Env {
-  readonly incoming?: { readonly socket?: { readonly remoteAddress?: string | undefined } };
-  readonly outgoing?: Ending;
-  readonly server?: Env;
-  readonly requestIP?: (request: globalThis.Request) => { readonly address: string } | null;
-  readonly url?: URL;
-  readonly remoteAddr?: { readonly hostname?: string; readonly transport?: string };
-  readonly info?: Env;
-}
-
-function serverOf(context: Context): Env {
-  const env = (context.env ?? {}) as Env;
-  return env.server ?? env.info ?? env;
-}
-
 const adapter: Adapter<Context, Context> = {
   name: 'tidegate/hono',
   memory: (context) => context,
@@ -48,22 +32,16 @@ const adapter: Adapter<Context, Context> = {
   path: (context) => context.req.path,
   header: (context, name) => context.req.header(name),
   peer(context) {
-    const server = serverOf(context);
-    if (server.requestIP !== undefined) return server.requestIP(context.req.raw)?.address;
-    if (server.incoming === undefined && server.remoteAddr === undefined) {
+    const host = hostIn(context.env);
+    if (!knowsPeers(host)) {
       throw new KeyInvalid(
         'tidegate/hono: this server does not say who is connected, so all clients would be one: give a key, such as ' +
           "key: header('CF-Connecting-IP') behind Cloudflare, or key: (context) => context.get('user').id",
       );
     }
-    return server.incoming?.socket?.remoteAddress ?? server.remoteAddr?.hostname;
+    return peerOf(host, context.req.raw);
   },
-  overUnix(context) {
-    const server = serverOf(context);
-    // Bun's server has a URL, and Deno's connections have a transport.
-    if (server.requestIP !== undefined) return server.url?.protocol === 'unix:';
-    return isOverUnix(server.incoming?.socket) || server.remoteAddr?.transport === 'unix';
-  },
+  overUnix: (context) => isHostOverUnix(hostIn(context.env)),
   user: (context) => context.get('user' as never),
   claims: (context) => context.get('jwtPayload' as never) ?? context.get('user' as never),
   setField: (context, name, value) => context.header(name, value),
@@ -102,10 +80,8 @@ function placeOf(context: Context, middleware: MiddlewareHandler): string | Unro
 export function rateLimit(options: RateLimitOptions): MiddlewareHandler {
   const settings = middlewareLimits(adapter, options, (context) => placeOf(context, middleware));
   const middleware: MiddlewareHandler = async (context, next) => {
-    // Node's response, if there is one.
-    const { outgoing } = serverOf(context);
-    // The signal is read now, because some servers make it at the first read and forget an abort before that.
-    const ending = outgoing ?? new Departure(context.req.raw.signal);
+    const host = hostIn(context.env);
+    const ending = endingOf(host, context.req.raw);
     const admission = await admit(settings, context);
     if (admission === undefined) return next();
     context.set('rateLimit', admission.decision);
@@ -113,7 +89,7 @@ export function rateLimit(options: RateLimitOptions): MiddlewareHandler {
       if (options.onDenied !== 'throw') admission.announce(context);
       return admission.refuse(context) as Promise<Response>;
     }
-    if (!(await admission.mayBegin(ending, context))) return new Response(null, { status: CLIENT_GONE });
+    if (!(await admission.mayBegin(ending, context))) return clientGone();
     admission.handlerBegins();
     try {
       await next();
@@ -125,32 +101,10 @@ export function rateLimit(options: RateLimitOptions): MiddlewareHandler {
     }
     // The fields are set after the handler. A handler that throws, or makes its own response, would lose earlier ones.
     latestAdmission(adapter, context)?.announce(context);
-    if (outgoing === undefined && admission.needsEnd) endWithBody(context, () => admission.end(context));
+    if (host.outgoing === undefined && admission.needsEnd) {
+      context.res = endingWithBody(context.res, context.req.method, () => admission.end(context));
+    }
     return undefined;
   };
   return middleware;
-}
-
-/** The status in server logs for a client that did not wait. Nothing is sent. */
-const CLIENT_GONE = 499;
-
-/** Knows if the client has gone, on servers without Node's response. */
-class Departure implements Ending {
-  constructor(private readonly signal: AbortSignal) {}
-
-  get destroyed(): boolean {
-    return this.signal.aborted;
-  }
-
-  once(event: 'finish' | 'close', listener: () => void): void {
-    if (event === 'close') this.signal.addEventListener('abort', listener, { once: true });
-  }
-}
-
-/** Calls `end` when the body was read to its end or cancelled. */
-function endWithBody(context: Context, end: () => void): void {
-  const response = context.res;
-  // The body of an answer to HEAD is not read.
-  if (response.body === null || context.req.method === 'HEAD') end();
-  else context.res = new Response(withEnd(response.body, end), response);
 }

@@ -1,5 +1,6 @@
 """Every page that starts a server, or has the comment `followed`, is followed from top to bottom, as its reader does.
-The packages of this checkout are installed, and everything else comes from the page."""
+The packages of this checkout are installed, and everything else comes from the page. A page with the comment `built`
+needs a framework that is not installed here. `make dist` follows it, and frameworks.test.mjs of Node builds it."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from followed_page import FollowedPage
 from paths import ROOT
 from snippets import blocks_of, is_followed, pages
 
-FOLLOWED = [path for path in pages() if is_followed(path)]
+FOLLOWED = [path for path in pages() if is_followed(path) and "<!-- built -->" not in path.read_text(encoding="utf-8")]
 
 
 def folder_for(path: Path) -> tempfile.TemporaryDirectory[str]:

@@ -1,4 +1,5 @@
-// Hono on the runtime's own server, and Express on its version of Node's server: keys, responses, and the end of holds.
+// Handlers of `Request` and Hono on the runtime's own server, and Express on its version of Node's server: keys, responses, and the
+// end of holds.
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
@@ -7,16 +8,17 @@ import { Hono } from 'hono';
 import { Limiter } from 'tidegate';
 import * as onExpress from 'tidegate/express';
 import * as onHono from 'tidegate/hono';
+import * as onWeb from 'tidegate/web';
 
 const { Bun, Deno } = globalThis;
 
-/** Serves an application of Hono with the runtime's own server. */
-function serving(app) {
+/** Serves a handler with the runtime's own server. */
+function serving(fetch) {
   if (Bun !== undefined) {
-    const server = Bun.serve({ fetch: app.fetch, hostname: '127.0.0.1', port: 0 });
+    const server = Bun.serve({ fetch, hostname: '127.0.0.1', port: 0 });
     return { url: `http://127.0.0.1:${server.port}`, close: () => server.stop(true) };
   }
-  const server = Deno.serve({ hostname: '127.0.0.1', port: 0, onListen() {} }, app.fetch);
+  const server = Deno.serve({ hostname: '127.0.0.1', port: 0, onListen() {} }, fetch);
   return { url: `http://127.0.0.1:${server.addr.port}`, close: () => server.shutdown() };
 }
 
@@ -49,17 +51,15 @@ async function until(isSo) {
 
 const policies = {
   hono: 'fixed-window 2/hour',
+  web: 'fixed-window 2/hour',
   express: 'fixed-window 2/hour',
   exports: 'concurrency 1; fixed-window 100/hour',
 };
 const limiter = new Limiter({ store: process.argv[2], prefix: `web${process.pid}`, policies, timeoutMs: 20_000 });
 
-const app = new Hono();
-app.use('/', onHono.rateLimit({ limiter, policy: 'hono' }));
-app.use('/stream', onHono.rateLimit({ limiter, policy: 'exports' }));
-app.get('/', (context) => context.text(`${context.get('rateLimit').remaining}`));
 let finish;
-app.get('/stream', () => {
+/** Answers with a body that ends after `finish`. */
+function stream() {
   const rest = new Promise((resolve) => {
     finish = resolve;
   });
@@ -70,32 +70,47 @@ app.get('/stream', () => {
     yield bytes.encode('second');
   }
   return new Response(ReadableStream.from?.(parts()) ?? new Response(parts()).body);
-});
-const server = serving(app);
-await limits(server.url, limiter, 'hono');
-const free = async () => (await limiter.peek('exports', '127.0.0.1')).limits[0].remaining === 1;
-for (const ending of ['read to its end', 'given up']) {
-  const controller = new AbortController();
-  const stream = await fetch(`${server.url}/stream`, { signal: controller.signal });
-  assert.equal(await free(), false, ending);
-  assert.equal((await fetch(`${server.url}/stream`)).status, 429);
-  if (ending === 'given up') {
-    controller.abort();
-    await stream.text().catch(() => {});
-    await until(free);
-    finish();
-  } else {
-    finish();
-    assert.equal(await stream.text(), 'first second');
-    await until(free);
-  }
 }
-await server.close();
 
-const web = express();
-web.use(onExpress.rateLimit({ limiter, policy: 'express' }));
-web.get('/', (request, response) => response.send(`${request.rateLimit.remaining}`));
-const listening = web.listen(0, '127.0.0.1');
+const app = new Hono();
+app.use('/', onHono.rateLimit({ limiter, policy: 'hono' }));
+app.use('/stream', onHono.rateLimit({ limiter, policy: 'exports' }));
+app.get('/', (context) => context.text(`${context.get('rateLimit').remaining}`));
+app.get('/stream', stream);
+
+const handlers = {
+  '/': onWeb.rateLimit({ limiter, policy: 'web' })(({ rateLimit }) => new Response(`${rateLimit.remaining}`)),
+  '/stream': onWeb.rateLimit({ limiter, policy: 'exports' })(stream),
+};
+const web = (request, host) => handlers[new URL(request.url).pathname](request, host);
+
+const free = async () => (await limiter.peek('exports', '127.0.0.1')).limits[0].remaining === 1;
+for (const [policy, fetch] of Object.entries({ hono: app.fetch, web })) {
+  const server = serving(fetch);
+  await limits(server.url, limiter, policy);
+  for (const ending of ['read to its end', 'given up']) {
+    const controller = new AbortController();
+    const answer = await globalThis.fetch(`${server.url}/stream`, { signal: controller.signal });
+    assert.equal(await free(), false, `${policy}: ${ending}`);
+    assert.equal((await globalThis.fetch(`${server.url}/stream`)).status, 429);
+    if (ending === 'given up') {
+      controller.abort();
+      await answer.text().catch(() => {});
+      await until(free);
+      finish();
+    } else {
+      finish();
+      assert.equal(await answer.text(), 'first second');
+      await until(free);
+    }
+  }
+  await server.close();
+}
+
+const server = express();
+server.use(onExpress.rateLimit({ limiter, policy: 'express' }));
+server.get('/', (request, response) => response.send(`${request.rateLimit.remaining}`));
+const listening = server.listen(0, '127.0.0.1');
 await once(listening, 'listening');
 await limits(`http://127.0.0.1:${listening.address().port}`, limiter, 'express');
 listening.close();

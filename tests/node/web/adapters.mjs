@@ -5,6 +5,7 @@ import { onFastify4, onFastify5 } from './servers/fastify.mjs';
 import { onBareHono, onHono } from './servers/hono.mjs';
 import { onKoa } from './servers/koa.mjs';
 import { onNestExpress, onNestFastify } from './servers/nest.mjs';
+import { onBareWeb, onHostedWeb, onWeb } from './servers/web.mjs';
 
 export const adapters = [
   onExpress4,
@@ -14,6 +15,9 @@ export const adapters = [
   onKoa,
   onHono,
   onBareHono,
+  onWeb,
+  onBareWeb,
+  onHostedWeb,
   onNestExpress,
   onNestFastify,
 ];

@@ -32,7 +32,8 @@ export function items(field) {
 
 /** The path of any framework's request. */
 export function pathOf(request) {
-  return request.path ?? request.req?.path ?? request.url;
+  const path = request.path ?? request.req?.path ?? request.url;
+  return URL.canParse(path) ? new URL(path).pathname : path;
 }
 
 const hello = async () => ({ body: 'hello' });

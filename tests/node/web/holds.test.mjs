@@ -129,7 +129,7 @@ forEachAdapter(({ name, serving, failing, deserted }) => {
     assert.deepEqual(urls, ['/first']);
   });
 
-  const seesHandlers = /Koa|Hono|^Fastify/.test(name);
+  const seesHandlers = /Koa|Hono|Web|^Fastify/.test(name);
   test(`holdUntil: 'handler' is ${seesHandlers ? 'the end of the handler' : 'an error with the way out'}`, async (t) => {
     const { limiter } = limiting({ exports: 'concurrency 1' });
     const events = [];

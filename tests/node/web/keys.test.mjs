@@ -66,7 +66,7 @@ forEachAdapter(({ name, adapter, trust, serving, failing }) => {
 
     test(`a caller without a key, of a route: ${title}`, async (t) => {
       await count(t, (limiter) => {
-        const route = { policy: 'login', ...(own ? { key: own } : /^Express|Koa|Hono/.test(name) && keyed) };
+        const route = { policy: 'login', ...(own ? { key: own } : /^Express|Koa|Hono|Web/.test(name) && keyed) };
         return /^Nest|Fastify/.test(name)
           ? { limits: [{ limiter, ...keyed }], routes: [['/', route]] }
           : // The first middleware limits no request, and passes to the second how it reads addresses.
@@ -97,6 +97,8 @@ forEachAdapter(({ name, adapter, trust, serving, failing }) => {
       [{ limiter, policy: notation, key: adapter.user() }, [`${route} 127.0.0.1`, `"${route}" 127.0.0.1`]],
       [{ limiter, policy: notation, key: adapter.claim('sub') }, [`${route} GET 127.0.0.1`]],
     ];
+    // Handlers of `Request` do not know their route, and two limits may not share a notation.
+    if (name.startsWith('Web')) places.splice(1);
     for (const [options, names] of places) {
       const url = await serving(t, { limits: [options] });
       for (const user of names) {

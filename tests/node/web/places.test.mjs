@@ -17,6 +17,8 @@ async function statuses(url, requests) {
 }
 
 forEachAdapter(({ name, serving }) => {
+  // Handlers of `Request` do not know their route.
+  if (name.startsWith('Web')) return;
   // The guard of Nest names the handler too.
   const handler = name.startsWith('Nest') ? '.handle' : '';
 

@@ -6,7 +6,7 @@ import { Limiter } from 'tidegate';
 import { get } from './client.mjs';
 import { forEachAdapter, items, limiting, START } from './each_adapter.mjs';
 
-forEachAdapter(({ serving }) => {
+forEachAdapter(({ name, serving }) => {
   test('exactly the limit is admitted, and a refusal is a problem', async (t) => {
     const { limiter } = limiting({ login: 'fixed-window 3/minute' });
     const url = await serving(t, { limits: [{ limiter, policy: 'login' }] });
@@ -44,6 +44,8 @@ forEachAdapter(({ serving }) => {
       ['/missing', 404, 18, 6],
       ['/error', 500, 17, 9],
     ];
+    // The host makes the response of a handler that throws.
+    if (name.startsWith('Web')) expected.pop();
     for (const [path, wanted, left, reset] of expected) {
       const { status, headers } = await get(url + path);
       assert.equal(status, wanted);

@@ -15,13 +15,17 @@ import onFetch = require('tidegate/fetch');
 import onHono = require('tidegate/hono');
 import http = require('tidegate/http');
 import onKoa = require('tidegate/koa');
+import llm = require('tidegate/llm');
+import mcp = require('tidegate/mcp');
 import onNest = require('tidegate/nest');
 import throttler = require('tidegate/nestjs-throttler');
 import onOpenTelemetry = require('tidegate/opentelemetry');
 import bullmq = require('tidegate/bullmq');
 import outgoing = require('tidegate/outgoing');
 import onPrometheus = require('tidegate/prometheus');
+import onTrpc = require('tidegate/trpc');
 import onUndici = require('tidegate/undici');
+import onWeb = require('tidegate/web');
 
 async function main(): Promise<void> {
   const limiter = new tidegate.Limiter({ policies: { api: '100/minute' } });
@@ -55,6 +59,15 @@ async function main(): Promise<void> {
 
   const koa = new Koa();
   koa.use(onKoa.rateLimit({ limiter, policy: 'api', key: onKoa.header('x-api-key') }));
+
+  assert.equal(
+    typeof onFetch.pacedFetch({ limiter, policy: '9 tokens/s', ...llm.openaiPreset({ units: ['tokens'] }) }),
+    'function',
+  );
+  assert.throws(() => mcp.limited({}, { limiter, policy: 'api' }), { code: 'config_invalid' });
+  assert.equal(typeof onTrpc.limited({ limiter, policy: 'api', key: () => 'trpc' }), 'function');
+  const hello = onWeb.rateLimit({ limiter, policy: 'api', key: onWeb.fixed('web') })(() => new Response('hello'));
+  assert.match((await hello(new Request('http://localhost'))).headers.get('ratelimit') ?? '', /"api";r=99/);
 
   const guard = new onNest.RateLimitGuard({ limiter, policy: 'api' });
   assert.equal(typeof guard.canActivate, 'function');

@@ -6,9 +6,12 @@ import * as assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { McpServer as McpServer1 } from '@modelcontextprotocol/sdk/server/mcp.js';
+import { McpServer } from '@modelcontextprotocol/server';
 import { Controller, Get, Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { ThrottlerModule } from '@nestjs/throttler';
+import { initTRPC } from '@trpc/server';
 import { type Job, type Processor, Queue, Worker } from 'bullmq';
 import express, { type Request } from 'express';
 import { rateLimit as expressRateLimit } from 'express-rate-limit';
@@ -30,6 +33,7 @@ import * as hono from 'tidegate/hono';
 import * as http from 'tidegate/http';
 import * as koa from 'tidegate/koa';
 import { anthropicPreset, openaiPreset } from 'tidegate/llm';
+import * as mcp from 'tidegate/mcp';
 import {
   type RateLimitOptions as NestOptions,
   RateLimit,
@@ -42,7 +46,9 @@ import { TidegateStorage } from 'tidegate/nestjs-throttler';
 import { meterLimiter, traced } from 'tidegate/opentelemetry';
 import { type Observation, observations, type SettleReader } from 'tidegate/outgoing';
 import { collectMetrics } from 'tidegate/prometheus';
+import { errorFormatter, limited as limitedProcedure } from 'tidegate/trpc';
 import { paced } from 'tidegate/undici';
+import * as web from 'tidegate/web';
 import { Agent, request as call } from 'undici';
 
 /** An undefined option is as if it were not given, also for a project with `exactOptionalPropertyTypes`. */
@@ -122,6 +128,50 @@ async function rateLimitOf(url: string): Promise<string | null> {
 }
 
 {
+  const limit = web.rateLimit({ limiter, policy: 'api', key: ({ url }) => url });
+  class Special extends Request {}
+  const GET: (request: Special, context: { params: Promise<{ id: string }> }) => Promise<Response> = limit(
+    async (request, { params }) => new Response(`${(await params).id}: ${request.rateLimit?.remaining}`),
+  );
+  const params = Promise.resolve({ id: '7' });
+  assert.equal(await (await GET(new Special('http://localhost/7'), { params })).text(), '7: 99');
+  assert.equal((await limit(() => new Response(null, { status: 204 }))(new Request('http://localhost/8'))).status, 204);
+  const admission = await limit.check(new Request('http://localhost/9'), { address: undefined });
+  const answer: Response = admission.refused ? admission.response : admission.respond(new Response('hello'));
+  assert.equal(answer.headers.get('x-ratelimit-remaining'), '99');
+}
+
+{
+  const t = initTRPC.context<{ user: string }>().create({ errorFormatter });
+  const router = t.router({
+    length: t.procedure
+      .input((given: unknown) => given as { rows: number })
+      .use(limitedProcedure({ limiter, policy: 'api', key: ({ ctx }) => ctx.user, cost: ({ input }) => input.rows }))
+      .query(({ ctx, input }) => ctx.user.length + input.rows),
+  });
+  assert.equal(await t.createCallerFactory(router)({ user: 'trpc' }).length({ rows: 3 }), 7);
+  // @ts-expect-error the policy is missing
+  assert.throws(() => limitedProcedure({ limiter }));
+}
+
+{
+  const info = { name: 'tools', version: '1.0.0' };
+  const options: mcp.LimitedOptions = {
+    limiter,
+    policy: 'api',
+    key: ({ client, session }) => client ?? session ?? 'none',
+    tools: {
+      export: { policy: '9 rows/s', cost: ({ args }) => ({ rows: Number(args['rows']) }) },
+      slow: 'concurrency 1',
+      help: false,
+    },
+  };
+  const server: McpServer = mcp.limited(new McpServer(info), options);
+  const older: McpServer1 = mcp.limited(new McpServer1(info), { limiter, policy: 'api', tools: undefined });
+  assert.ok(server.server !== undefined && older.server !== undefined);
+}
+
+{
   class Cats {
     all(): string {
       return 'cats';
@@ -168,7 +218,8 @@ async function rateLimitOf(url: string): Promise<string | null> {
   const onKoa: koa.RateLimitOptions = { limiter, policy: 'api', refundWhen: (response) => response.status === 304 };
   const onHono: hono.RateLimitOptions = { limiter, policy: 'api', refundWhen: (response) => response.status === 304 };
   const onNest: NestOptions = { limiter, policy: ['api', '5/s'], refundWhen: (response) => response.raw !== undefined };
-  assert.equal([express, onFastify, onKoa, onHono, onNest].length, 5);
+  const onWeb: web.RateLimitOptions = { limiter, policy: 'api', refundWhen: (response) => response.status === 304 };
+  assert.equal([express, onFastify, onKoa, onHono, onNest, onWeb].length, 6);
   // @ts-expect-error there is no such option
   const mistyped: RateLimitOptions = { limiter, policy: 'api', polcy: 'api' };
   assert.throws(() => rateLimit(mistyped));
@@ -242,7 +293,7 @@ async function rateLimitOf(url: string): Promise<string | null> {
     priority: ({ url }) => (url === '' ? 'batch' : undefined),
   });
   assert.equal(typeof pacedFetch({ limiter, policy: 'api', ...preset }), 'function');
-  assert.equal(typeof paced({ limiter, policy: 'api', ...anthropicPreset({ units: ['tokens'] }) }), 'function');
+  assert.equal(typeof paced({ limiter, policy: '9 tokens/s', ...anthropicPreset({ units: ['tokens'] }) }), 'function');
   // @ts-expect-error there is no such unit
   assert.throws(() => openaiPreset({ units: ['words'] }));
   // @ts-expect-error undici has a fetch of its own

@@ -82,6 +82,7 @@ export function told(decision: Decision): DecisionFields {
     shadow,
     abnormal,
     overridden,
+    learned,
     unavailable,
   } = decision;
   const limits: readonly LimitState[] = decision.limits;
@@ -103,6 +104,7 @@ export function told(decision: Decision): DecisionFields {
     shadow,
     abnormal,
     overridden,
+    learned,
     unavailable,
   };
   const numbers: number[] = limits.map((state) => state.over + state.periodMs + (state.nextAfterMs ?? 0));

@@ -1,0 +1,4 @@
+import { login } from '../../limits.mjs';
+
+export const prerender = false;
+export const POST = ({ request, clientAddress }) => login(request, { address: clientAddress });

@@ -1,0 +1,4 @@
+import { defineEventHandler, toWebRequest } from 'h3';
+import { download } from '../../limits.mjs';
+
+export default defineEventHandler((event) => download(toWebRequest(event), event));

@@ -1,0 +1,3 @@
+import { download } from '../../limits.mjs';
+
+export const loader = ({ request }) => download(request);

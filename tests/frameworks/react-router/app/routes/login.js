@@ -1,0 +1,3 @@
+import { login } from '../../limits.mjs';
+
+export const action = ({ request }) => login(request);

@@ -1,0 +1,3 @@
+import { download } from '../../../limits.mjs';
+
+export const GET = ({ request, getClientAddress }) => download(request, { address: getClientAddress() });

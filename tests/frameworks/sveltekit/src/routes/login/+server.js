@@ -1,0 +1,3 @@
+import { login } from '../../../limits.mjs';
+
+export const POST = ({ request, getClientAddress }) => login(request, { address: getClientAddress() });
