@@ -4,7 +4,6 @@ use std::time::Instant;
 
 use super::lock::LockGuard;
 use super::locked_shard::LockedShard;
-use super::machine_clock::Moment;
 use super::machine_store::BRIEFLY;
 use super::record::Record;
 use super::{Hindrance, Machine, TablePlace, set_record};
@@ -15,27 +14,33 @@ impl Machine {
     pub(super) fn answer_all(
         &self,
         entries: &[Entry<'_>],
-        Moment { now, ahead }: Moment,
+        given: Option<u64>,
         deadline: Instant,
     ) -> Result<Vec<Answer>, Hindrance> {
+        let ahead = self.ahead(given);
         if ahead == 0 {
-            return self.answer_all_at(entries, now, deadline);
+            return self.answer_all_at(entries, given, deadline);
         }
         let plans: Vec<_> = entries.iter().map(|entry| self.calendars.plan(entry.plan, ahead)).collect();
         let entries = entries.iter().zip(&plans);
         let entries: Vec<Entry<'_>> =
             entries.map(|(entry, plan)| Entry { plan, operation: entry.operation.clone(), key: entry.key }).collect();
-        let answers = self.answer_all_at(&entries, now, deadline)?;
+        let answers = self.answer_all_at(&entries, given, deadline)?;
         Ok(answers.into_iter().map(|answer| answer.with_calendar_ahead(ahead)).collect())
     }
 
-    fn answer_all_at(&self, entries: &[Entry<'_>], now: u64, deadline: Instant) -> Result<Vec<Answer>, Hindrance> {
+    fn answer_all_at(
+        &self,
+        entries: &[Entry<'_>],
+        given: Option<u64>,
+        deadline: Instant,
+    ) -> Result<Vec<Answer>, Hindrance> {
         let places: Vec<TablePlace> = entries.iter().map(|entry| self.place(entry)).collect();
         // All calls lock in the same order, so that two calls never wait for each other.
         let mut needed: Vec<usize> = places.iter().map(|place| place.shard).collect();
         needed.sort_unstable();
         needed.dedup();
-        let locks = self.lock_all(&needed, deadline)?;
+        let (locks, now) = (self.lock_all(&needed, deadline)?, self.now(given).now);
         let locked = |place: &TablePlace| &locks[needed.binary_search(&place.shard).unwrap_or_default()].1;
 
         let (mut numbers, mut usages): (Vec<usize>, Vec<(usize, Usage)>) = Default::default();
@@ -98,6 +103,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
+    use super::super::Records;
     use super::*;
     use crate::plan::plan_cache::plan_of;
     use crate::policy::Policy;
@@ -121,14 +127,13 @@ mod tests {
         let entries: Vec<Entry<'_>> = keys.iter().map(|key| entry(key)).collect();
         let last = entries.iter().map(|entry| machine.place(entry).shard).max().expect("a part");
         let of_another = entries.iter().find(|entry| machine.place(entry).shard != last).expect("several parts");
-        let now = machine.now(None);
         std::thread::scope(|scope| {
             let locked = machine.lock(last, None).ok().expect("it is free");
-            let waiting = scope.spawn(|| machine.answer_all(&entries, now, machine.deadline()));
+            let waiting = scope.spawn(|| machine.answer_all(&entries, None, machine.deadline()));
             let begun = Instant::now();
             // While it waits for the last part, no other call waits for the rest.
             while begun.elapsed() < Duration::from_millis(200) {
-                assert!(machine.answer(of_another, now, Some(begun + timeout / 4)).is_ok(), "it is locked");
+                assert!(machine.answer(of_another, None, Some(begun + timeout / 4)).is_ok(), "it is locked");
             }
             assert!(!waiting.is_finished());
             drop(locked);
@@ -136,5 +141,31 @@ mod tests {
             assert!(answers.len() == entries.len());
         });
         std::fs::remove_dir_all(&folder).expect("its folder");
+    }
+
+    /// A call that has looked at its key waits for the lock, and another one opens the window meanwhile.
+    #[test]
+    fn a_call_that_waited_is_not_decided_before_the_window_of_another() {
+        let folder = std::env::temp_dir().join(format!("tidegate-waited-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let url = StoreUrl::parse(&format!("file://{}/limits?max_bytes=4MB", folder.display())).expect("a URL");
+        let StoreUrl::Machine(place) = url else { panic!("a file") };
+        let timeout = Duration::from_secs(20);
+        let machine = Machine::open(&place, &KeyNames::from("tg"), timeout, &Arc::default(), &Log::new(None));
+        let machine = machine.expect("a file");
+        let plan = plan_of(&Policy::parse("fixed-window 5/hour").expect("a policy"));
+        let entry = Entry { plan: &plan, key: "k", operation: Operation::check(1) };
+        let place = machine.place(&entry);
+        let (first, waited) = std::thread::scope(|scope| {
+            let (guard, locked) = machine.lock(place.shard, None).ok().expect("it is free");
+            let waiting = scope.spawn(|| machine.answer(&entry, None, Some(machine.deadline())));
+            // Time for the look. Without it the test proves less, and does not fail.
+            std::thread::sleep(Duration::from_millis(100));
+            let first = machine.answer_locked(&entry, &place, &locked, &mut Records::default(), None);
+            drop(guard);
+            (first.ok().expect("an answer"), waiting.join().expect("no panic").ok().expect("an answer"))
+        });
+        assert!(first.now <= waited.now, "{} is before {}", waited.now, first.now);
+        drop(std::fs::remove_dir_all(folder));
     }
 }

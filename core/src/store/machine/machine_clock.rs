@@ -51,6 +51,12 @@ impl MachineClock {
         Self { base, compared_until: AtomicU64::new(0), ahead: AtomicI64::new(0) }
     }
 
+    /// How many microseconds the calendar was ahead when a process looked last.
+    #[inline]
+    pub(super) fn ahead(&self) -> i64 {
+        self.ahead.load(Ordering::Relaxed)
+    }
+
     /// The current moment. Calls `damaged` if the file's numbers about its time were damaged.
     #[inline]
     pub(super) fn now(&self, words: &Words, damaged: impl FnOnce()) -> Moment {
@@ -58,7 +64,7 @@ impl MachineClock {
         if now >= self.compared_until.load(Ordering::Relaxed) && self.compare(words, now) {
             damaged();
         }
-        Moment { now, ahead: self.ahead.load(Ordering::Relaxed) }
+        Moment { now, ahead: self.ahead() }
     }
 
     /// Compares with the calendar, and notes the numbers for a restart of the machine. Returns true if these were damaged.

@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::locked_shard::LockedShard;
-use super::machine_clock::Moment;
 use super::waiting_calls::{WaitingCalls, waiting_call};
 use super::{Hindrance, Machine};
 use crate::error::{Error, Result};
@@ -65,11 +64,11 @@ impl MachineStore {
         context: &CallContext<'_, T>,
         states: &LayerStates,
         shards: Vec<usize>,
-        ask: impl Fn(&Machine, Moment, Instant) -> Result<T, Hindrance>,
+        ask: impl Fn(&Machine, Option<u64>, Instant) -> Result<T, Hindrance>,
         ask_later: impl FnOnce() -> A,
     ) -> Option<Result<T, Hindrance>>
     where
-        A: Fn(&Machine, Moment, Instant) -> Result<T, Hindrance> + Send + 'static,
+        A: Fn(&Machine, Option<u64>, Instant) -> Result<T, Hindrance> + Send + 'static,
     {
         let (machine, begun, given) = (&self.machine, Instant::now(), context.now);
         let end = begun + machine.timeout;
@@ -79,12 +78,12 @@ impl MachineStore {
             Waits::Here => deadline,
             Waits::Later(_) => deadline.min(begun + BRIEFLY),
         };
-        match (ask(machine, machine.now(given), here), context.waits) {
+        match (ask(machine, given, here), context.waits) {
             (Err(Hindrance::Locked), Waits::Never) => None,
             (Err(Hindrance::Locked), Waits::Later(make)) => {
                 let call = || {
                     let ask = ask_later();
-                    let ask = move |machine: &Machine| ask(machine, machine.now(given), Instant::now());
+                    let ask = move |machine: &Machine| ask(machine, given, Instant::now());
                     let error = move |machine: &Machine, why| machine.error(why, shards.iter().copied());
                     waiting_call(deadline, make(*states), ask, error)
                 };
@@ -102,7 +101,7 @@ impl Store for MachineStore {
         if let Err(error) = machine.check_open() {
             return Some(Err(error));
         }
-        let result = match machine.answer(entry, machine.now(context.now), None) {
+        let result = match machine.answer(entry, context.now, None) {
             // Its caller asks again and waits.
             Err(Hindrance::Locked) if context.waits.is_never() => return None,
             Err(Hindrance::Locked) => {

@@ -146,7 +146,10 @@ impl Machine {
         let max_keys = place.max_keys.div_ceil(file.geometry.shards);
         let names = RecordNames::new(names, file.geometry.seed);
         let (path, calendars, closed) = (place.path.clone(), CalendarPlans::default(), AtomicBool::new(false));
-        Ok(Self { file, path, names, timeout, max_keys, notices, calendars, closed })
+        let machine = Self { file, path, names, timeout, max_keys, notices, calendars, closed };
+        // Compares its time with the calendar.
+        machine.now(None);
+        Ok(machine)
     }
 
     fn check_open(&self) -> Result<()> {
@@ -259,12 +262,19 @@ impl Machine {
         )
     }
 
-    /// Answers an entry. If it needs the lock and has no deadline, it succeeds only if the lock is free.
-    fn answer(&self, entry: &Entry<'_>, moment: Moment, deadline: Option<Instant>) -> Result<Answer, Hindrance> {
-        if moment.ahead != 0 {
-            return self.answer_behind_calendar(entry, moment, deadline);
+    /// How many microseconds the calendar is ahead of the file, if the caller gives no time.
+    #[inline]
+    fn ahead(&self, given: Option<u64>) -> i64 {
+        if given.is_some() { 0 } else { self.file.clock.ahead() }
+    }
+
+    /// Answers an entry, at the time that its caller gives or now. If it needs the lock and has no deadline, it succeeds only if the
+    /// lock is free.
+    fn answer(&self, entry: &Entry<'_>, given: Option<u64>, deadline: Option<Instant>) -> Result<Answer, Hindrance> {
+        match self.ahead(given) {
+            0 => self.answer_at(entry, given, deadline),
+            ahead => self.answer_behind_calendar(entry, ahead, deadline),
         }
-        self.answer_at(entry, moment.now, deadline)
     }
 
     /// The same if the calendar is ahead of the file, or behind it.
@@ -272,28 +282,30 @@ impl Machine {
     fn answer_behind_calendar(
         &self,
         entry: &Entry<'_>,
-        Moment { now, ahead }: Moment,
+        ahead: i64,
         deadline: Option<Instant>,
     ) -> Result<Answer, Hindrance> {
         let plan = self.calendars.plan(entry.plan, ahead);
         let entry = Entry { plan: &plan, operation: entry.operation.clone(), key: entry.key };
-        Ok(self.answer_at(&entry, now, deadline)?.with_calendar_ahead(ahead))
+        Ok(self.answer_at(&entry, None, deadline)?.with_calendar_ahead(ahead))
     }
 
-    fn answer_at(&self, entry: &Entry<'_>, now: u64, deadline: Option<Instant>) -> Result<Answer, Hindrance> {
+    fn answer_at(&self, entry: &Entry<'_>, given: Option<u64>, deadline: Option<Instant>) -> Result<Answer, Hindrance> {
         RECORDS.with_borrow_mut(|records| {
-            let answer = self.answer_by(entry, records, now, deadline);
+            let answer = self.answer_by(entry, records, given, deadline);
             records.shrink();
             answer
         })
     }
 
+    /// The clock is read behind the record. Otherwise another process could write a later moment in between, and this call
+    /// would charge units before it.
     #[inline]
     fn answer_by(
         &self,
         entry: &Entry<'_>,
         records: &mut Records,
-        now: u64,
+        given: Option<u64>,
         deadline: Option<Instant>,
     ) -> Result<Answer, Hindrance> {
         let place = self.place(entry);
@@ -301,15 +313,16 @@ impl Machine {
         // If others write often, or the shard is damaged, the call decides under the lock.
         let Ok(Some(look)) = look else {
             let (_guard, locked) = self.lock(place.shard, deadline)?;
-            return self.answer_locked(entry, &place, &locked, records, now);
+            return self.answer_locked(entry, &place, &locked, records, given);
         };
+        let now = self.now(given).now;
         let answer = self.decide(entry, place.name, look.found, records, now)?;
         if !records.writes {
             return Ok(answer);
         }
         let (_guard, locked) = self.lock(place.shard, deadline)?;
         if !locked.is_unchanged(place.bucket, look) {
-            return self.answer_locked(entry, &place, &locked, records, now);
+            return self.answer_locked(entry, &place, &locked, records, given);
         }
         self.write(&locked, &place, &records.after, now)?;
         Ok(answer)
@@ -323,9 +336,9 @@ impl Machine {
         place: &TablePlace,
         locked: &LockedShard<'_>,
         records: &mut Records,
-        now: u64,
+        given: Option<u64>,
     ) -> Result<Answer, Hindrance> {
-        let found = locked.read(place.bucket, place.name, &mut records.before)?;
+        let (found, now) = (locked.read(place.bucket, place.name, &mut records.before)?, self.now(given).now);
         let answer = self.decide(entry, place.name, found, records, now)?;
         if records.writes {
             self.write(locked, place, &records.after, now)?;
