@@ -32,7 +32,9 @@ class Installed(Setup):
             [call.split(maxsplit=1)[0] for call in made],
             ["apt-get", "curl", "rustup-init", "python3", "python", "python", "npm"],
         )
-        self.assertTrue(made[0].endswith(" gcc libc6-dev curl python3 python3-venv openssl redis-server postgresql"), made[0])
+        self.assertTrue(
+            made[0].endswith(" gcc libc6-dev curl python3 python3-venv openssl redis-server postgresql"), made[0]
+        )
         self.assertEqual(made[3], "python3 -m venv .cache/venv")
         self.assertIn("--requirement tests/python/requirements.txt", made[4])
         self.assertIn("--require-hashes", made[5])

@@ -118,7 +118,9 @@ class NotAllowed(Setup):
         self.machine.has("python3", "curl")
         told = self.refused()
         self.assertIn("it is not root, and sudo asks for a password", told)
-        line = "apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev openssl redis-server postgresql"
+        line = (
+            "apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev openssl redis-server postgresql"
+        )
         self.assertIn(f"    sudo sh -c '{line}'\n", told)
         self.assertIn(f"setup: the command itself installs the rest then:\n    Rust {PINNED}, into .cache/rustup", told)
 

@@ -44,7 +44,8 @@ T = TypeVar("T")
 
 _TOPOLOGIES = ("", "+sentinel", "+cluster")
 _SERVERS = [server + topology for server in ("redis", "rediss", "valkey", "valkeys") for topology in _TOPOLOGIES]
-SCHEMES = [f"tidegate+{one}" for one in ("memory", "file", "postgresql", "postgres", "unix", *_SERVERS, "redis+unix", "valkey+unix")]
+_OTHERS = ("memory", "file", "postgresql", "postgres", "unix", "redis+unix", "valkey+unix")
+SCHEMES = [f"tidegate+{one}" for one in (*_OTHERS, *_SERVERS)]
 # A storage of `limits` counts without a limit. Its count is the part of this largest limit that is used up.
 MAX_COUNT = 10**12
 # The number of keys with a remembered expiry, and the length of the longest. Any other expiry is read from the key.

@@ -76,7 +76,9 @@ class PostgresServer:
             **self._shared.options.config,
         }
         arguments = [argument for name, value in settings.items() for argument in ("-c", f"{name}={value}")]
-        self._process = process.spawn([_program("postgres"), "-D", self.directory, *arguments], self._log, {}, self._owner)
+        self._process = process.spawn(
+            [_program("postgres"), "-D", self.directory, *arguments], self._log, {}, self._owner
+        )
 
     def wait_ready(self) -> None:
         deadline = time.monotonic() + READY_WITHIN
@@ -144,7 +146,19 @@ class PostgresServer:
             # The server's user must reach its folder.
             os.chmod(self._shared.directory, 0o711)
             os.chown(self.directory, self._owner.pw_uid, self._owner.pw_gid)
-        command = [_program("initdb"), "-D", self.directory, "-U", USER, "-A", "trust", "-E", "UTF8", "--no-locale", "-N"]
+        command = [
+            _program("initdb"),
+            "-D",
+            self.directory,
+            "-U",
+            USER,
+            "-A",
+            "trust",
+            "-E",
+            "UTF8",
+            "--no-locale",
+            "-N",
+        ]
         made = process.spawn(command, self._log, {}, self._owner)
         if made.wait() != 0:
             with open(self._log, encoding="utf-8", errors="replace") as file:

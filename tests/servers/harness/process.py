@@ -18,7 +18,7 @@ _libc = ctypes.CDLL(None, use_errno=True) if sys.platform.startswith("linux") el
 def spawn(
     command: list[str], log: str, environment: dict[str, str], user: pwd.struct_passwd | None = None
 ) -> subprocess.Popen[bytes]:
-    """Starts a program that the kernel kills when the harness dies, even by SIGKILL (on Linux). It runs as that user."""
+    """Starts a program as that user. The kernel kills it when the harness dies, even by SIGKILL (on Linux)."""
     parent = os.getpid()
 
     def die_with_parent() -> None:
