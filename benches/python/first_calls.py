@@ -65,7 +65,8 @@ CALLS = {"tidegate": tidegate_call, "limits": limits_call, "PING": ping_call}
 
 
 def child(arguments: Arguments) -> None:
-    """One process: it prints that it is ready, waits for the given moment, prints the time of its call, and stays until all have called."""
+    """One process: it prints that it is ready, waits for the given moment, and prints the time of its call. It stays
+    until all have called."""
     call = CALLS[arguments["contender"]](arguments["url"])
     print("ready", flush=True)
     begin = float(sys.stdin.readline())

@@ -53,8 +53,7 @@ describe('vectors on PostgreSQL', () => {
   });
   after(() => servers?.close());
 
-  for (const [index, one] of all.entries())
-    it(one.name, () => run(one, `${servers.url}?create=yes`, `v${index}`));
+  for (const [index, one] of all.entries()) it(one.name, () => run(one, `${servers.url}?create=yes`, `v${index}`));
 });
 
 it('there are vectors', () => assert.ok(all.length > 100));
