@@ -27,6 +27,8 @@ pub(crate) struct CallState {
     may_read_replica: bool,
     /// True if it is sent by itself, for example after a server turned it away as a member of a batch.
     pub(crate) alone: bool,
+    /// True if it was a member of a batch that was counted.
+    pub(crate) is_counted: bool,
     /// True if a server did not serve it.
     was_tried: bool,
     /// The number of redirects so far.
@@ -83,6 +85,7 @@ impl CallState {
             target: Target::Primary,
             may_read_replica,
             alone: false,
+            is_counted: false,
             was_tried: false,
             redirects: 0,
             pause: RETRY_PAUSE,

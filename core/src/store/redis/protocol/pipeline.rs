@@ -258,8 +258,11 @@ impl<C: Callers> ServerPipeline<C> {
     fn form_batch(&mut self, queue: u16, now: Instant) -> Option<ScriptCall<C>> {
         let (mut members, mut requests) = (Vec::new(), Requests::new());
         let mut first = None;
-        let mut over_slots = false;
-        let take = |call: PendingCall<C>| {
+        let (mut over_slots, mut uncounted) = (false, 0);
+        let take = |mut call: PendingCall<C>| {
+            // A batch that waited for the script is formed again.
+            uncounted += if call.state.is_counted { 0 } else { call.requests.len() };
+            call.state.is_counted = true;
             let (slot, ..) = *first.get_or_insert((call.slot, call.time, call.grouping));
             over_slots |= call.slot != slot;
             let (member, more) = BatchMember::new(call);
@@ -269,7 +272,9 @@ impl<C: Callers> ServerPipeline<C> {
         let (max_batch, timeout) = (self.options.max_batch, self.server.timeout);
         self.queues.take_batch(queue, max_batch, timeout, now, &mut self.next_moment, take);
         let (_, time, grouping) = first?;
-        self.options.directory.batch_formed(requests.len());
+        if uncounted > 0 {
+            self.options.directory.batch_formed(uncounted);
+        }
         let script = Batch::new(Arc::clone(&self.options.prefix), time, grouping, requests);
         let script = if over_slots { script.over_slots() } else { script };
         Some(ScriptCall { script, members, queue, in_full: false, asking: false, doubtful: None })
