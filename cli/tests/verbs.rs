@@ -12,7 +12,7 @@ use tidegate_tests::servers::{Kind, Servers};
 use support::Ran;
 use support::{Scratch, command, golden, ran, run, without_numbers};
 
-const VERBS: [&str; 20] = [
+const VERBS: [&str; 21] = [
     "explain",
     "lint",
     "check",
@@ -27,6 +27,7 @@ const VERBS: [&str; 20] = [
     "journal",
     "inspect",
     "doctor",
+    "setup",
     "size",
     "top",
     "simulate",
@@ -411,11 +412,29 @@ fn help_of_every_verb() {
 }
 
 #[test]
+fn setup_makes_the_table_of_a_store() {
+    let server = Servers::start(Kind::Postgres);
+    let printed = run(&["setup", server.url(), "--print"]);
+    assert!(printed.code == 0 && printed.out.starts_with("CREATE TABLE IF NOT EXISTS \"tidegate\""), "{}", printed.out);
+    assert_ne!(run(&["check", "5/minute", "alice", "--store", server.url()]).code, 0, "there is no table yet");
+    for _ in 0..2 {
+        let made = run(&["setup", server.url()]);
+        assert!(
+            made.code == 0 && made.out.starts_with("the table \"tidegate\" is ready in postgresql://"),
+            "{}",
+            made.out
+        );
+    }
+    assert_eq!(run(&["check", "5/minute", "alice", "--store", server.url()]).code, 0);
+    assert_eq!(run(&["setup", "redis://localhost"]).code, 2);
+}
+
+#[test]
 fn the_examples_of_the_help_run() {
     let redis = Servers::start(Kind::Single);
     let mut count = 0;
-    // The examples of simulate need traces. `simulate/examples.rs` runs them.
-    for verb in VERBS.into_iter().filter(|verb| *verb != "simulate") {
+    // The examples of simulate need traces, which `simulate/examples.rs` has, and those of setup another server.
+    for verb in VERBS.into_iter().filter(|verb| !["simulate", "setup"].contains(verb)) {
         let help = run(&[verb, "--help"]).out;
         for example in help.lines().filter_map(|line| line.trim().strip_prefix("$ tidegate ")) {
             let example = example.split(" > ").next().expect("a command");

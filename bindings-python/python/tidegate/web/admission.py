@@ -324,6 +324,7 @@ def refund(admissions: Iterable[Admission], request: Request, response: Response
     for admission in admissions:
         if not admission.refunds:
             continue
+        admission.refunds = False
         for bound in dict.fromkeys(charge.bound for charge in admission.charges):
             consumed = [charge for charge in admission.charges if charge.bound is bound and charge.consumed]
             when = bound.refund_when
