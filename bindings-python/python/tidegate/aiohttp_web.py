@@ -179,7 +179,7 @@ class Tidegate(HandlerLimits[web.Application]):
 
         is_sent_later = isinstance(response, web.FileResponse) or isinstance(getattr(response, "body", None), Payload)
         if not is_sent_later:
-            # What goes back is not settled.
+            # A charge that goes back is not settled.
             await run_steps_async(refund((admission,), request, response), self.limiter)
             await end()
         elif admission.holds or admission.settles:

@@ -53,7 +53,7 @@ __all__ = [
 REFUSED = -32029
 # The options of limits that belong to HTTP.
 _OF_HTTP = ("headers", "hold_until", "methods", "per_method")
-# What a transport without HTTP knows of its client.
+# The scope of a client that comes without HTTP, such as over stdio.
 _LOCAL: dict[str, Any] = {"client": ("127.0.0.1", 0), "headers": (), "user": None, "state": {}}
 
 _DECISION: ContextVar[Decision | None] = ContextVar("tidegate.mcp", default=None)
