@@ -100,6 +100,7 @@ impl Machine {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
     use std::sync::Arc;
     use std::time::Duration;
 
@@ -112,15 +113,21 @@ mod tests {
     use crate::store::request::Operation;
     use crate::store::url::StoreUrl;
 
-    #[test]
-    fn a_call_holds_no_lock_while_it_waits_for_another() {
-        let folder = std::env::temp_dir().join(format!("tidegate-check-all-{}", std::process::id()));
+    const TIMEOUT: Duration = Duration::from_secs(20);
+
+    /// A new file, and the folder to remove.
+    fn opened(name: &str) -> (Machine, PathBuf) {
+        let folder = std::env::temp_dir().join(format!("tidegate-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
         let url = StoreUrl::parse(&format!("file://{}/limits?max_bytes=4MB", folder.display())).expect("a URL");
         let StoreUrl::Machine(place) = url else { panic!("a file") };
-        let timeout = Duration::from_secs(20);
-        let machine = Machine::open(&place, &KeyNames::from("tg"), timeout, &Arc::default(), &Log::new(None));
-        let machine = machine.expect("a file");
+        let machine = Machine::open(&place, &KeyNames::from("tg"), TIMEOUT, &Arc::default(), &Log::new(None));
+        (machine.expect("a file"), folder)
+    }
+
+    #[test]
+    fn a_call_holds_no_lock_while_it_waits_for_another() {
+        let (machine, folder) = opened("check-all");
         let plan = plan_of(&Policy::parse("5/hour").expect("a policy"));
         let keys: Vec<String> = (0..40).map(|number| format!("key {number}")).collect();
         let entry = |key| Entry { plan: &plan, key, operation: Operation::check(1) };
@@ -133,7 +140,7 @@ mod tests {
             let begun = Instant::now();
             // While it waits for the last part, no other call waits for the rest.
             while begun.elapsed() < Duration::from_millis(200) {
-                assert!(machine.answer(of_another, None, Some(begun + timeout / 4)).is_ok(), "it is locked");
+                assert!(machine.answer(of_another, None, Some(begun + TIMEOUT / 4)).is_ok(), "it is locked");
             }
             assert!(!waiting.is_finished());
             drop(locked);
@@ -146,13 +153,7 @@ mod tests {
     /// A call that has looked at its key waits for the lock, and another one opens the window meanwhile.
     #[test]
     fn a_call_that_waited_is_not_decided_before_the_window_of_another() {
-        let folder = std::env::temp_dir().join(format!("tidegate-waited-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
-        let url = StoreUrl::parse(&format!("file://{}/limits?max_bytes=4MB", folder.display())).expect("a URL");
-        let StoreUrl::Machine(place) = url else { panic!("a file") };
-        let timeout = Duration::from_secs(20);
-        let machine = Machine::open(&place, &KeyNames::from("tg"), timeout, &Arc::default(), &Log::new(None));
-        let machine = machine.expect("a file");
+        let (machine, folder) = opened("waited");
         let plan = plan_of(&Policy::parse("fixed-window 5/hour").expect("a policy"));
         let entry = Entry { plan: &plan, key: "k", operation: Operation::check(1) };
         let place = machine.place(&entry);
