@@ -1,6 +1,8 @@
 //! The callback for the answer to a waiting call, and the collectors that it wakes.
 
 use std::sync::Arc;
+#[cfg(feature = "redis")]
+use std::sync::mpsc::{Receiver, channel};
 
 use smallvec::SmallVec;
 
@@ -17,6 +19,18 @@ pub(crate) type WakeTarget = Option<Arc<dyn Wake>>;
 
 /// Called once with the answer to a call, on the thread that received it.
 pub(crate) type Completion<T> = Box<dyn FnOnce(Result<T>) -> WakeTarget + Send>;
+
+/// A completion that hands the answer to a caller who waits on its thread.
+#[cfg(feature = "redis")]
+pub(crate) fn awaited<T: Send + 'static>() -> (Completion<T>, Receiver<Result<T>>) {
+    let (sender, receiver) = channel();
+    let completion: Completion<T> = Box::new(move |result| {
+        // The caller may have given up.
+        let _ = sender.send(result);
+        None
+    });
+    (completion, receiver)
+}
 
 /// Targets to wake, each once, when the set is dropped.
 #[derive(Default)]

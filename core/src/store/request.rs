@@ -414,6 +414,15 @@ impl Answer {
         }
     }
 
+    /// This answer. A call that has to be made again because of it has the deadline of the first one.
+    #[cfg(feature = "redis")]
+    pub(crate) fn within(mut self, deadline: Option<Instant>) -> Self {
+        if let Some(rare) = self.rare.as_mut().filter(|rare| rare.changed_override.is_some()) {
+            rare.deadline = deadline;
+        }
+        self
+    }
+
     /// Why the call was not made, if it brought other numbers than its key has.
     #[inline]
     pub(crate) fn changed_override(&self) -> Option<&ChangedOverride> {

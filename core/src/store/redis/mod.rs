@@ -22,7 +22,7 @@ use smallvec::smallvec;
 use super::Store;
 use super::batch_guard::BatchGuard;
 use super::call_context::{CallContext, Waits};
-use super::completion::Completion;
+use super::completion::{Completion, awaited};
 use super::key_names::KeyNames;
 use super::layer_states::LayerStates;
 use super::panics::{Caller, guarded};
@@ -224,10 +224,7 @@ impl Store for Redis {
         states: &mut LayerStates,
         result: Result<Answer>,
     ) -> Result<Answer> {
-        let mut answer = result?;
-        if let Some(rare) = answer.rare.as_mut().filter(|rare| rare.changed_override.is_some()) {
-            rare.deadline = states.deadline;
-        }
+        let mut answer = result?.within(states.deadline);
         answer.may_be_old = self.may_read_replica(&entry.operation);
         Ok(answer)
     }
@@ -253,15 +250,8 @@ impl Store for Redis {
             })),
             // The engine asks several nodes at the same time.
             (Waits::Here, None) => {
-                let (sender, receiver) = std::sync::mpsc::channel();
-                let make = || -> Completion<_> {
-                    Box::new(move |result| {
-                        // The caller may have given up.
-                        let _ = sender.send(result);
-                        None
-                    })
-                };
-                if let Err(error) = self.enqueue_all((requests, None), &context, deadline, make) {
+                let (completion, receiver) = awaited();
+                if let Err(error) = self.enqueue_all((requests, None), &context, deadline, || completion) {
                     return Some(Err(error));
                 }
                 // The engine answers by the deadline. The extra moment is for a busy machine.

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use super::engine::{GroupRecipient, SubmittedGroup, SwapEngine, SwapIo};
@@ -12,7 +11,7 @@ use crate::plan::{MAX_OVERRIDDEN_KEYS, Plan};
 use crate::process::fork::{PerProcess, ProcessValue};
 use crate::store::Store;
 use crate::store::call_context::{CallContext, Waits};
-use crate::store::completion::Completion;
+use crate::store::completion::{Completion, awaited};
 use crate::store::key_names::KeyNames;
 use crate::store::layer_states::LayerStates;
 use crate::store::panics::Caller;
@@ -81,13 +80,8 @@ impl<D: SwapServer> SwapStore<D> {
             Waits::Never => return None,
             Waits::Later(make) => (make(*states), None),
             Waits::Here => {
-                let (sender, receiver) = channel();
-                let completion: Completion<T> = Box::new(move |result| {
-                    // The caller may have given up.
-                    let _ = sender.send(result);
-                    None
-                });
-                (completion, Some(receiver))
+                let (completion, answer) = awaited();
+                (completion, Some(answer))
             }
         };
         let engine = match self.engine() {
@@ -140,11 +134,7 @@ impl<D: SwapServer> Store for SwapStore<D> {
         states: &mut LayerStates,
         result: Result<Answer>,
     ) -> Result<Answer> {
-        let mut answer = result?;
-        if let Some(rare) = answer.rare.as_mut().filter(|rare| rare.changed_override.is_some()) {
-            rare.deadline = states.deadline;
-        }
-        Ok(answer)
+        result.map(|answer| answer.within(states.deadline))
     }
 
     fn begin_all(
