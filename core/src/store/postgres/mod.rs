@@ -5,6 +5,7 @@ mod statements;
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -16,15 +17,16 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::Store;
 use super::key_names::KeyNames;
+use super::panics::guarded;
 use super::stored_key::StoredKey;
 use super::swap::{
     CallId, ChangeSet, Event, FoundValue, IoOutcome, Promises, SwapIo, SwapResult, SwapServer, SwapStore, Version,
     runtime,
 };
 use super::url::{PostgresTable, StoreUrl};
-use crate::error::{Error, ErrorKind, Result};
-use crate::process::fork::{self, PerProcess};
-use crate::process::lock::InheritedMutex;
+use crate::error::{Error, Result};
+use crate::process::fork::{PerProcess, ProcessValue};
+use crate::process::lock::Mutex;
 use failure::{PostgresFailure, timed_out};
 use statements::Statements;
 
@@ -49,13 +51,17 @@ pub(crate) struct Postgres {
     table: PostgresTable,
     tls: MakeRustlsConnect,
     statements: Statements,
-    /// Idle connections, and the process that opened them.
-    idle: InheritedMutex<(u64, Vec<Connection>)>,
-    /// Connections in a transaction that has locked rows, by the call that locked them.
-    locking: InheritedMutex<HashMap<CallId, Connection>>,
+    connections: PerProcess<Connections>,
     swaps: AtomicU64,
+}
+
+/// The connections of a process.
+struct Connections {
+    idle: Mutex<Vec<Connection>>,
+    /// Those in a transaction that has locked rows, by the call that locked them.
+    locking: Mutex<HashMap<CallId, Connection>>,
     /// The attempts to connect that may go on at once.
-    attempts: PerProcess<Semaphore>,
+    attempts: Semaphore,
 }
 
 /// Opens a store in a table. It connects at the first call.
@@ -97,8 +103,15 @@ impl Postgres {
     fn new(table: PostgresTable) -> Result<Self> {
         let tls = MakeRustlsConnect::new(super::redis::tls_config(&table.certificates)?);
         let statements = Statements::new(&table.table, table.is_durable);
-        let (idle, locking) = (InheritedMutex::default(), InheritedMutex::default());
-        Ok(Self { table, tls, statements, idle, locking, swaps: AtomicU64::new(0), attempts: PerProcess::new() })
+        Ok(Self { table, tls, statements, connections: PerProcess::new(), swaps: AtomicU64::new(0) })
+    }
+
+    fn connections(&self) -> Arc<ProcessValue<Connections>> {
+        self.connections.get_or_init(|| Connections {
+            idle: Mutex::default(),
+            locking: Mutex::default(),
+            attempts: Semaphore::new(self.table.connections),
+        })
     }
 
     fn failure(&self, error: &tokio_postgres::Error) -> PostgresFailure {
@@ -115,15 +128,14 @@ impl Postgres {
 
     /// An idle connection, or a new one. An attempt goes on if its caller gives up, so that a slow greeting is made once.
     async fn connection(self: &Arc<Self>) -> Result<Connection, PostgresFailure> {
-        while let Some(connection) = self.pop() {
-            if !connection.client.is_closed() {
-                return Ok(connection);
-            }
+        let connections = self.connections();
+        let mut idle = std::iter::from_fn(|| connections.idle.lock().pop());
+        if let Some(connection) = idle.find(|connection| !connection.client.is_closed()) {
+            return Ok(connection);
         }
         let (postgres, (tells, told)) = (Arc::clone(self), oneshot::channel());
-        let attempts = self.attempts.get_or_init(|| Semaphore::new(self.table.connections));
         tokio::spawn(async move {
-            let _permit = attempts.acquire().await;
+            let _permit = connections.attempts.acquire().await;
             let late = |_| Err(PostgresFailure::NotRun(timed_out(&postgres.table.shown, Some(MAX_CONNECT))));
             let connected = tokio::time::timeout(MAX_CONNECT, postgres.connect()).await.unwrap_or_else(late);
             if let Err(Ok(connection)) = tells.send(connected) {
@@ -133,20 +145,11 @@ impl Postgres {
         told.await.unwrap_or_else(|_| Err(PostgresFailure::NotRun(timed_out(&self.table.shown, None))))
     }
 
-    fn pop(&self) -> Option<Connection> {
-        let mut idle = self.idle.lock();
-        if idle.0 != fork::generation() {
-            // To drop the connections of the parent here would close them there.
-            let parents = std::mem::replace(&mut *idle, (fork::generation(), Vec::new()));
-            std::mem::forget(parents.1);
-        }
-        idle.1.pop()
-    }
-
     fn keep(&self, connection: Connection) {
-        let mut idle = self.idle.lock();
-        if idle.1.len() < self.table.connections && !connection.client.is_closed() {
-            idle.1.push(connection);
+        let connections = self.connections();
+        let mut idle = connections.idle.lock();
+        if idle.len() < self.table.connections && !connection.client.is_closed() {
+            idle.push(connection);
         }
     }
 
@@ -221,7 +224,7 @@ impl Postgres {
         let rows = self.rows(&mut connection, statement, &[(&keys, Type::BYTEA_ARRAY)]).await?;
         match lock_for {
             None => self.keep(connection),
-            Some(call) => drop(self.locking.lock().insert(call, connection)),
+            Some(call) => drop(self.connections().locking.lock().insert(call, connection)),
         }
         let clock = rows.first().map(|row| row.get::<_, i64>(0) as u64);
         Ok(Event::Read { clock, values: rows.iter().map(|row| found(row, 1)).collect() })
@@ -232,7 +235,7 @@ impl Postgres {
         sets: &[ChangeSet],
         locked: Option<CallId>,
     ) -> Result<Event, PostgresFailure> {
-        let taken = locked.and_then(|call| self.locking.lock().remove(&call));
+        let taken = locked.and_then(|call| self.connections().locking.lock().remove(&call));
         let mut connection = match (taken, locked) {
             (Some(connection), _) => connection,
             // The transaction has ended.
@@ -296,9 +299,7 @@ impl Postgres {
             let asked = || async { question(Arc::clone(self), self.connect().await?).await };
             runtime.block_on(self.ask(deadline, asked)).map_err(|failure| failure.into_error(&self.table.shown))
         };
-        std::thread::scope(|scope| scope.spawn(run).join()).unwrap_or_else(|_| {
-            Err(Error::new(ErrorKind::StoreRejected, "Tidegate failed while it worked on this call: please report it"))
-        })
+        guarded(|| std::thread::scope(|scope| scope.spawn(run).join()).unwrap_or_else(|panic| resume_unwind(panic)))
     }
 }
 
@@ -379,6 +380,8 @@ impl SwapServer for Postgres {
     }
 
     fn close(&self) {
-        self.idle.lock().1.clear();
+        if let Some(connections) = self.connections.get() {
+            connections.idle.lock().clear();
+        }
     }
 }
