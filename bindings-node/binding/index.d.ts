@@ -155,6 +155,10 @@ export declare class NativeLimiter {
   discard(number: number): void
   /** Why no call of that cost may be made of a policy. */
   costError(policy: number, cost: number, units?: Record<string, number> | undefined | null): ErrorValue | null
+  /** The share of each policy in a cost by units. A policy that counts none of the units has none. */
+  sharedCost(policies: Array<number>, units: Record<string, number>): Array<GivenCost | undefined | null> | ErrorValue
+  /** The actual cost of each charged entry. One without a cost stays as it is. */
+  costsOfEntries(entries: Array<SettledEntry>, costs: Array<GivenCost | undefined | null>, names: Array<string> | undefined | null, isOne: boolean): Array<GivenCost | undefined | null> | ErrorValue
   /** Makes one call with metadata or units, or with a key that is too long for `key_text`. */
   callAlone(ticket: number, policy: number, key: string, kind: number, cost: number, meta?: Uint8Array | undefined | null, units?: Record<string, number> | undefined | null, priority?: string | undefined | null): number
   /** Settles a check, whose Decision had these numbers. */
@@ -496,6 +500,9 @@ export interface ErrorValue {
  */
 export declare const FIRST_TASK_TICKET: number
 
+/** A number, or numbers by the names of units. */
+export type GivenCost = number | Record<string, number>
+
 /** A digest to use as a key instead of a secret. */
 export declare function hashed(secret: string): string
 
@@ -689,6 +696,13 @@ export interface ResolvedPolicy {
 
 /** Runs the command with these arguments, of which the first is its name; returns its exit code. */
 export declare function runCommand(arguments: Array<string>): number
+
+/** An entry that was charged. */
+export interface SettledEntry {
+  policy: number
+  given: string
+  namesCost: boolean
+}
 
 /** A position in a text or a file. Lines and columns count from 1. */
 export interface SourceLocation {

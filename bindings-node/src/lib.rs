@@ -9,6 +9,7 @@ pub mod array_layout;
 mod batch_codec;
 pub mod clock;
 pub mod command;
+mod costs;
 pub mod error_value;
 pub mod http;
 pub mod limit;

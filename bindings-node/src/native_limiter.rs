@@ -10,11 +10,12 @@ use std::time::Duration;
 use napi::Env;
 use napi::bindgen_prelude::{ClassInstance, Either, Float64Array, Function, FunctionRef, Uint8Array};
 use napi_derive::napi;
-use tidegate::host::{Outcome, Task, check_cost, counters_json, samples_json, stats_json};
+use tidegate::host::{ChargedEntry, Outcome, Task, check_cost, counters_json, samples_json, shared_cost, stats_json};
 use tidegate::{Algorithm, Hold};
 
 use crate::answer_record::charged_units;
 use crate::batch_codec::{Attachment, BatchCall, BatchCodec, OwnedPolicyRef};
+use crate::costs::{GivenCost, SettledEntry, actual_costs, to_js};
 use crate::error_value::{ErrorValue, camel_case, crossing};
 use crate::http::{Announcement, announcement};
 use crate::loop_reader::LoopReader;
@@ -329,6 +330,40 @@ impl NativeLimiter {
         let codec = self.codec.borrow();
         let (_, policy) = codec.policies.get(policy as usize)?;
         number::cost_of(cost, units).and_then(|cost| check_cost(policy, &cost)).err().map(ErrorValue::from)
+    }
+
+    /// The share of each policy in a cost by units. A policy that counts none of the units has none.
+    #[napi(catch_unwind)]
+    pub fn shared_cost(
+        &self,
+        policies: Vec<u32>,
+        units: HashMap<String, f64>,
+    ) -> Either<Vec<Option<GivenCost>>, ErrorValue> {
+        let codec = self.codec.borrow();
+        let policies: Vec<_> = policies.iter().filter_map(|id| Some(&codec.policies.get(*id as usize)?.1)).collect();
+        let cost = number::cost_of(1.0, Some(units));
+        crossing(cost.and_then(|cost| shared_cost(&cost, &policies)).map(to_js))
+    }
+
+    /// The actual cost of each charged entry. One without a cost stays as it is.
+    #[napi(catch_unwind)]
+    pub fn costs_of_entries(
+        &self,
+        entries: Vec<SettledEntry>,
+        costs: Vec<Option<GivenCost>>,
+        names: Option<Vec<String>>,
+        is_one: bool,
+    ) -> Either<Vec<Option<GivenCost>>, ErrorValue> {
+        let codec = self.codec.borrow();
+        let charged: Vec<_> = entries
+            .iter()
+            .filter_map(|entry| {
+                let (_, policy) = codec.policies.get(entry.policy as usize)?;
+                Some(ChargedEntry { policy, given: &entry.given, names_cost: entry.names_cost })
+            })
+            .collect();
+        let actual = actual_costs(costs, names, is_one);
+        crossing(actual.and_then(|actual| actual.of_entries(&charged)).map(to_js))
     }
 
     /// Makes one call with metadata or units, or with a key that is too long for `key_text`.

@@ -70,7 +70,7 @@ fn not_a_cost(given: &Bound<'_, PyAny>) -> PyErr {
     raise(Error::new(ErrorKind::CostInvalid, message))
 }
 
-fn not_units(name: &str, given: &Bound<'_, PyAny>) -> PyErr {
+pub(crate) fn not_units(name: &str, given: &Bound<'_, PyAny>) -> PyErr {
     let name = shortened(given.py(), name);
     let message =
         format!("a cost of {} {name} is not valid: it must be a whole number from 0 to 2^53 - 1", shown(given));

@@ -3,13 +3,13 @@
 // Only the names of the Python module are public.
 #![allow(missing_docs, reason = "every Python name has a docstring, written for help()")]
 
-mod actual_costs;
 mod admission;
 mod attempt;
 mod call_coroutine;
 mod clock;
 mod command;
 mod convert;
+mod costs;
 mod decision;
 mod error;
 mod fork;
@@ -52,6 +52,8 @@ mod _tidegate {
     use crate::clock::ManualClock;
     #[pymodule_export]
     use crate::command::run_command;
+    #[pymodule_export]
+    use crate::costs::{costs_of_entries, shared_cost};
     #[pymodule_export]
     use crate::decision::{Decision, restore_decision};
     #[pymodule_export]

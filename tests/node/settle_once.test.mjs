@@ -45,7 +45,7 @@ test('what is no number of units settles nothing', async (t) => {
     'a function': () => 2,
   };
   for (const [shown, actual] of Object.entries(wrong)) {
-    const message = new RegExp(`${shown} as what was consumed of "p"`);
+    const message = new RegExp(`${shown} as the actual cost of "p"`);
     await assert.rejects(limiter.settle(decision, actual), { code: 'cost_invalid', message }, shown);
   }
   await limiter.settle(decision, vm.runInNewContext("new Map([['p', 2]])"));

@@ -45,6 +45,7 @@ __all__ = [
     "after_fork_in_child",
     "anonymous",
     "before_exit",
+    "costs_of_entries",
     "hashed",
     "lint",
     "metrics",
@@ -57,6 +58,7 @@ __all__ = [
     "restore_decision",
     "rollout",
     "run_command",
+    "shared_cost",
     "status",
 ]
 
@@ -1599,6 +1601,14 @@ def before_exit() -> None:
     Registered with `atexit`. Returns when no other thread is inside of Python code that this module has called.
     """
 
+def costs_of_entries(
+    entries: list[tuple[Policy, bool]],
+    actual: int | Sequence[int | Mapping[str, int] | None] | Mapping[str, int | Mapping[str, int] | None],
+) -> list[int | dict[str, int] | None]:
+    """
+    Returns the actual cost of each of several charged entries, a policy and if its call named a cost. None leaves an entry as it is.
+    """
+
 def hashed(secret: str) -> str:
     """
     A digest to use as a key instead of a secret.
@@ -1680,6 +1690,11 @@ def rollout(old_url: str, new_url: str, percent: float) -> Rollout:
 def run_command(arguments: list[str], /) -> int:
     """
     Runs the command with these arguments, of which the first is its name; returns its exit code.
+    """
+
+def shared_cost(policies: list[Policy], cost: Mapping[str, int]) -> list[int | dict[str, int]]:
+    """
+    Returns the share of each policy in the cost that they share: the units that it counts, or 1.
     """
 
 def status(decision: Decision) -> int:

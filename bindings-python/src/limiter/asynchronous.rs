@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use tidegate::host::{Answered, Call, Outcome};
+use tidegate::host::{ActualCosts, Answered, Call, Outcome};
 use tidegate::http::Observation;
 use tidegate::{Builder, CheckOptions, HoldAnswer, KeyOverride, Result};
 
 use super::{AsyncLimiter, Limiter};
-use crate::actual_costs::ActualCosts;
 use crate::admission::Admission;
 use crate::attempt::Attempt;
 use crate::call_coroutine::CallCoroutine;
@@ -57,7 +56,7 @@ impl AsyncLimiter {
     ) -> PyResult<CallCoroutine> {
         let decision = decision.clone();
         // It must finish, because a cancelled one could settle only some of several entries.
-        self.action(true, |limiter| async move { actual.settle_awaited(&limiter, &decision).await })
+        self.action(true, |limiter| async move { limiter.settle_costs(&decision, actual).await })
     }
 
     pub(super) fn decide_all(&self, _py: Python<'_>, entries: OwnedEntries) -> PyResult<CallCoroutine> {

@@ -134,8 +134,7 @@ macro_rules! limiter_methods {
                 decision: &Bound<'_, Decision>,
                 actual_cost: &Bound<'_, PyAny>,
             ) -> PyResult<$Nothing> {
-                let decision = &decision.get().inner;
-                self.settle_with(py, decision, ActualCosts::of(decision, actual_cost)?)
+                self.settle_with(py, &decision.get().inner, actual_costs(actual_cost)?)
             }
 
             /// Checks several policies and keys, each (policy, key), (policy, key, cost), (policy, key, cost, meta) or

@@ -14,8 +14,9 @@ pub use crate::algorithm::{AlgorithmKind, DEFAULT_TTL, calendar_edges};
 pub use crate::flow::{Admission, AskedStep, OutgoingCall, RefusedJob, RefusingLimit};
 pub use crate::http::options::{LAYER_OPTIONS, LIMIT_OPTIONS};
 pub use crate::limiter::{
-    Answered, CALL_OPTIONS, Call, ChargedLimit, ChargedUnits, DENIAL_GENERATIONS, LIMITER_OPTIONS, LimiterOption,
-    SettingValue, calls_of, charge_mark, check_cost, check_percent, turn_length,
+    ActualCosts, Answered, CALL_OPTIONS, Call, ChargedEntry, ChargedLimit, ChargedUnits, DENIAL_GENERATIONS,
+    LIMITER_OPTIONS, LimiterOption, SettingValue, calls_of, charge_mark, check_cost, check_percent, number_or_units,
+    shared_cost, turn_length,
 };
 pub use crate::policy::declaration::{ArgumentKind, OptionDeclaration, OptionDefault};
 pub use crate::policy::options::{OptionKind, OptionValue, POLICY_OPTIONS, PolicyOption};
@@ -50,7 +51,6 @@ use std::time::Duration;
 use crate::decision::Decision;
 use crate::error::{Error, Result};
 use crate::limiter::Builder;
-use crate::plan::Plan;
 use crate::plan::plan_cache::plan_of;
 use crate::policy::{Algorithm, Limit, Policy, Warning};
 #[cfg(feature = "stored")]
@@ -148,12 +148,6 @@ pub fn unpublished(mut builder: Builder) -> Builder {
 pub fn other_limits(decision: &Decision) -> Vec<String> {
     let rare = decision.answer().rare.as_ref();
     rare.map(|rare| decision.plan().of_other_releases(&rare.others)).unwrap_or_default()
-}
-
-/// True if the policy of a Decision names the unit of a limit, even if the limits of its key name none.
-#[must_use]
-pub fn counts_units(decision: &Decision) -> bool {
-    Plan::base(decision.plan()).has_units
 }
 
 /// The number of callers in the line of a Decision's key, and how long the first had waited. Each process and class

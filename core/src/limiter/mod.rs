@@ -1,6 +1,7 @@
 //! The limiters that users hold, with policies, a store and a clock.
 
 mod acquire;
+mod actual_costs;
 mod allowance;
 mod build;
 mod builder;
@@ -28,6 +29,7 @@ mod refusal_log;
 mod settle;
 mod translation;
 
+pub use actual_costs::{ActualCosts, ChargedEntry};
 pub use allowance::Allowance;
 pub use builder::{Builder, LIMITER_OPTIONS, LimiterOption, SettingValue};
 pub use call::Call;
@@ -35,7 +37,7 @@ pub(crate) use call::{gone, on_this_thread};
 pub use check_all::CheckEntry;
 #[cfg(feature = "tower")]
 pub(crate) use cost::valid_cost;
-pub use cost::{Cost, Units, check_cost};
+pub use cost::{Cost, Units, check_cost, number_or_units, shared_cost};
 pub use hold::{Hold, HoldAnswer};
 pub use observe::{Answered, calls_of};
 pub use operations::{CALL_OPTIONS, CheckOptions, MAX_META};
@@ -44,8 +46,8 @@ pub use overrides::OverriddenKey;
 pub(crate) use policy_in_force::PolicyInForce;
 pub use policy_ref::{AsPolicy, PolicyRef};
 pub use policy_uses::PolicyUse;
-pub(crate) use settle::{ActualCosts, SettleCall, valid_actual};
 pub use settle::{ChargedLimit, ChargedUnits, charge_mark, turn_length};
+pub(crate) use settle::{SettleCall, valid_actual};
 
 use std::fmt;
 use std::sync::Arc;

@@ -8,9 +8,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .._constants import check_constants, empty_limiter
-from .._cost import COST, checked_units, share_of, uncounted
+from .._cost import COST, checked_units
 from .._shown import shortened, shown
-from .._tidegate import AsyncLimiter, Headers, Limiter, Policy, PolicyUse, PreparedCheck, PreparedPolicy, nearest
+from .._tidegate import (
+    AsyncLimiter,
+    Headers,
+    Limiter,
+    Policy,
+    PolicyUse,
+    PreparedCheck,
+    PreparedPolicy,
+    nearest,
+    shared_cost,
+)
 from ..errors import ConfigError, CostError, PolicyError
 from .functions import POSITIONAL, is_async, name_of, parameters_of, with_arity
 from .keys import Key, ReadRequest, RequestAdapter, check_helper, client_ip, key_option
@@ -156,7 +166,10 @@ class BoundLimit(DeclaredLimit):
         self._known: dict[str | Policy, ResolvedPolicy] = {}
         self.skips = tuple(skip for skip in (layer_skip, declared.skip) if skip is not None)
         self._by = f"the limit of {place}" if place else f"a layer of {type(adapter).__module__}"
-        self.entries = self._entries(self.policies, self._resolved)
+        try:
+            self.entries = self._entries(self.policies, self._resolved)
+        except CostError as error:
+            raise ConfigError(error.message) from None
         # True if there may be something to do after the view has answered.
         functions = (self.refund_when, self.settle, self.choose)
         self.has_follow_up = functions != (None, None, None) or any(entry.resolved.holds for entry in self.entries)
@@ -204,7 +217,13 @@ class BoundLimit(DeclaredLimit):
     ) -> list[LimitEntry]:
         # Policies share the function that reads their key, and so its answer for a request.
         reads = {id(key): key.bind(self._adapter) for _, key, *_ in uses}
-        entries = [self._entry(use, reads[id(use[1])], resolved(use[0])) for use in uses]
+        policies = [resolved(policy) for policy, *_ in uses]
+        # If policies share a cost in several units, each takes the units that it counts.
+        shares = iter(self._shares(self.cost, [one for one, use in zip(policies, uses, strict=True) if not use[3]]))
+        entries = [
+            LimitEntry(one, reads[id(key)], repr(key), cost if names_cost else next(shares), names_cost)
+            for one, (_, key, cost, names_cost) in zip(policies, uses, strict=True)
+        ]
         asked = [(entry.resolved.policy, entry.key) for entry in entries]
         for place, one in enumerate(asked):
             if one in asked[:place]:
@@ -212,20 +231,11 @@ class BoundLimit(DeclaredLimit):
                 raise ConfigError(f"{self._by}: the policy {name} is there twice with one key, which would count twice")
         return entries
 
-    def _entry(self, use: KeyedPolicy, read: ReadRequest, resolved: ResolvedPolicy) -> LimitEntry:
-        _, key, cost, names_cost = use
-        # If policies share a cost in several units, each takes the units that it counts.
-        cost = cost if names_cost or callable(cost) else share_of(cost, resolved.counted)
-        return LimitEntry(resolved, read, repr(key), cost, names_cost)
-
     def _resolved(self, policy: str | Policy) -> ResolvedPolicy:
         return ResolvedPolicy(policy, self._limiter, self.place, self._by)
 
     def _check_costs(self, entries: Sequence[LimitEntry]) -> None:
-        """Raises for a cost that no policy could take: a number for units, or units that no policy counts."""
-        counted = {name for entry in entries if not entry.names_cost for name in entry.resolved.counted}
-        if entries and not callable(self.cost) and (wrong := uncounted(self.cost, counted)):
-            raise ConfigError(f"{self._by}: {wrong}")
+        """Raises for a cost that no policy could take, such as a number for units."""
         for entry in entries:
             if callable(entry.cost) or (entry.resolved.nothing == 0 and not isinstance(entry.cost, Mapping)):
                 continue
@@ -251,12 +261,19 @@ class BoundLimit(DeclaredLimit):
             # It raises for a class that the policy does not have.
             empty_limiter().peek(resolved.announced, "", resolved.nothing or 1, priority=self.priority)
 
-    def shared_cost(self, cost: Any, entries: Sequence[LimitEntry]) -> Any:
-        """Returns the result of a cost function for all policies. Raises for units that none of them counts."""
-        counted = {name for entry in entries if not entry.names_cost for name in entry.resolved.counted}
-        if wrong := uncounted(cost, counted):
-            raise CostError(f"{self._by}: {wrong}")
-        return cost
+    def share(self, cost: Any, entry: LimitEntry, entries: Sequence[LimitEntry]) -> Any:
+        """Returns the share of an entry in the result of a cost function."""
+        sharing = [one for one in entries if not one.names_cost]
+        return self._shares(cost, [one.resolved for one in sharing])[sharing.index(entry)]
+
+    def _shares(self, cost: Any, policies: Sequence[ResolvedPolicy]) -> Sequence[Any]:
+        """Returns the share of each policy in a cost. Raises CostError for units that none of them counts."""
+        if not policies or not isinstance(cost, Mapping):
+            return [cost] * len(policies)
+        try:
+            return shared_cost([one.announced for one in policies], cost)
+        except CostError as error:
+            raise CostError(f"{self._by}: {error.message}") from None
 
     @property
     def uses(self) -> list[PolicyUse]:
