@@ -163,7 +163,10 @@ impl Cost {
             let Some(policy) = policies.clone().find(|policy| counts(policy, name)) else {
                 let names = policies.clone().map(|policy| format!("{:?} counts {}", policy.name(), counted(policy)));
                 let names = names.collect::<Vec<_>>().join(", ");
-                return Err(Error::new(ErrorKind::CostInvalid, format!("cost names {name:?}, which no policy counts: {names}")));
+                return Err(Error::new(
+                    ErrorKind::CostInvalid,
+                    format!("cost names {name:?}, which no policy counts: {names}"),
+                ));
             };
             check_units(name, units, policy)?;
         }
