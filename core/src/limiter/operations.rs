@@ -169,7 +169,9 @@ pub(super) fn of_cost(
 /// A peek, which has a cost and a class.
 pub(super) fn peek_operation(options: &CheckOptions, plan: &Plan) -> Result<Operation> {
     if options.partial || options.meta.is_some() {
-        return Err(Error::config("peek consumes nothing and leaves no trace: partial and meta are for check"));
+        return Err(Error::config(
+            "peek has no partial and no meta, because it consumes nothing and leaves no trace: use check",
+        ));
     }
     let Taken { cost, amounts } = Taken::of(options.cost, &options.units, options.priority.as_deref(), plan)?;
     Ok(Operation::Peek { cost, details: Details { amounts, ..Details::default() }.shared() })
@@ -181,7 +183,9 @@ pub(super) fn peek_operation(options: &CheckOptions, plan: &Plan) -> Result<Oper
 /// Those of [`check_operation`], and `config_invalid` for a partial check, and for a hold of a policy without anything to hold.
 pub(super) fn whole_operation(call: &str, options: &CheckOptions, plan: &Plan, hold: HoldId) -> Result<Operation> {
     if options.partial {
-        return Err(Error::config(format!("{call} takes its cost as a whole or not at all: partial is for check")));
+        return Err(Error::config(format!(
+            "{call} has no partial, because it takes its cost as a whole or not at all: use check"
+        )));
     }
     match operation(options, plan)? {
         _ if plan.is_held != (hold != 0) => Err(wrong_call(call, &plan.policy)),

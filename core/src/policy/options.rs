@@ -46,6 +46,16 @@ impl OnStoreError {
         }
     }
 
+    /// The choice and its effect, for messages about a store that failed.
+    pub(crate) const fn applied(self) -> &'static str {
+        match self {
+            Self::Raise => "calls fail with this error (the limiter's on_store_error is `raise`)",
+            Self::Open => "all calls are admitted (the limiter's on_store_error is `open`)",
+            Self::Closed => "all calls are denied (the limiter's on_store_error is `closed`)",
+            Self::Local => "this process limits by itself (the limiter's on_store_error is `local`)",
+        }
+    }
+
     /// The choice for that word.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
@@ -266,7 +276,8 @@ impl Options {
         }
         if self.forgive.is_some() && self.block_for.is_none() {
             return Err(Error::policy(format!(
-                "forgive says when blocks begin anew, and this policy has no blocks: add {}, as in `1m, 10m, 1h`, or remove forgive",
+                "forgive is the time after which blocks begin anew, and this policy has no blocks: add {}, as in `1m, 10m, \
+                 1h`, or remove forgive",
                 named("block_for")
             )));
         }
@@ -320,11 +331,13 @@ impl Options {
         } else if let Some(limit) = of(AlgorithmKind::Held) {
             format!("a unit of \"{limit}\" is held and given back, not spent")
         } else if let Some(limit) = of(AlgorithmKind::Queue) {
-            format!("each unit of \"{limit}\" has a delay of its own, which the store has to say")
+            format!("the store has to give each unit of \"{limit}\" its delay")
         } else {
             return Ok(());
         };
-        Err(Error::policy(format!("this policy cannot lease: {reason}; remove lease, or what forbids it")))
+        Err(Error::policy(format!(
+            "this policy cannot lease: {reason}. Remove lease, or the option or limit that forbids it"
+        )))
     }
 }
 
