@@ -375,7 +375,7 @@ export declare const enum DecisionField {
   Header = 0,
   /** The capacity of the limit that binds. */
   Limit = 1,
-  /** What is left of it. */
+  /** The units that are left of it. */
   Remaining = 2,
   /** How long to wait; [`Special::Never`] when waiting does not help. */
   RetryAfter = 3,

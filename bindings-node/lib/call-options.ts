@@ -177,7 +177,7 @@ export function checkClass(priority: string, policyRefs: readonly PolicyRef[], w
     if (classes.includes(priority)) continue;
     const known = knownNames(priority, classes);
     throw new ConfigError(
-      `${where}: priority is ${describe(priority)}, which is no class of ${JSON.stringify(name)}: ${known}`,
+      `${where}: priority is ${describe(priority)}, which is not a class of ${JSON.stringify(name)}: ${known}`,
     );
   }
 }

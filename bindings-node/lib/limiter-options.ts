@@ -74,7 +74,8 @@ function settingOf(
 /** No error message shows the secret. */
 function bytesOf(secret: unknown): Uint8Array {
   if (secret instanceof Uint8Array) return secret;
-  if (typeof secret !== 'string') throw new ConfigError('keySecret is no secret: it must be a text or a Uint8Array');
+  if (typeof secret !== 'string')
+    throw new ConfigError('keySecret must be a text or a Uint8Array of at least 16 bytes');
   return new TextEncoder().encode(checkText(secret, 'keySecret'));
 }
 

@@ -478,7 +478,8 @@ export class Limiter<Name extends string = string> {
 
 /** Throws if options of a place have a wrong limiter, or a prefix that is no text. */
 export function checkTarget({ limiter, prefix }: { limiter: unknown; prefix?: unknown }, where: string): void {
-  if (!(limiter instanceof Limiter)) throw new ConfigError(`${where}: the option limiter is no Limiter of tidegate`);
+  if (!(limiter instanceof Limiter))
+    throw new ConfigError(`${where}: the option limiter must be a Limiter of tidegate`);
   if (prefix !== undefined && typeof prefix !== 'string') {
     throw new ConfigError(`${where}: the option prefix is ${describe(prefix)}: it must be a text`);
   }

@@ -34,7 +34,7 @@ export class NamedLimiters {
     if (typeof name !== 'string') throw new ConfigError(`name cannot be ${describe(name)}: it must be a text`);
     const other = this.#limiters.get(name);
     if (other !== undefined && other !== limiter) {
-      throw new ConfigError(`there are two limiters of the name ${describe(name)}: give one another name`);
+      throw new ConfigError(`two limiters have the name ${describe(name)}: give one another name`);
     }
     this.#limiters.set(name, limiter);
   }

@@ -391,7 +391,7 @@ export function overrideText(limits: OverrideLike): string {
     const isPrecise = limit.algorithm === 'sliding-window' && limit.precision !== DEFAULT_PRECISION;
     if (limit.initial !== undefined || isPrecise) {
       throw new PolicyError(
-        `the override ${limit} has numbers that no notation has, such as precision or initial: leave them out`,
+        `the override ${limit} has numbers that a notation cannot have, such as precision or initial: leave them out`,
       );
     }
     return limit.toString();

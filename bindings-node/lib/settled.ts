@@ -55,7 +55,7 @@ export function claimed(decision: Decision, actual: ActualCost, limiter: string)
       );
     }
     if (settled.has(entry)) {
-      throw new ConfigError(`this Decision about ${nameOf(entry)} was settled before: a Decision is settled once`);
+      throw new ConfigError(`this Decision about ${nameOf(entry)} was settled before: settle a Decision once`);
     }
   }
   const costs = costsOf(entries, actual);
@@ -120,7 +120,7 @@ function givenCosts(entries: readonly Decision[], actual: ActualCost): readonly 
       if (about.length > 0) return about.map((entry) => [entry, cost] as const);
       const names = entries.map(nameOf).join(', ');
       throw new CostError(
-        `settle was given a number for ${describe(name)}, which is no policy of the Decision: it has ${names}`,
+        `settle was given a number for ${describe(name)}, which is not a policy of the Decision: it has ${names}`,
       );
     });
   }

@@ -139,7 +139,7 @@ pub enum DecisionField {
     Header,
     /// The capacity of the limit that binds.
     Limit,
-    /// What is left of it.
+    /// The units that are left of it.
     Remaining,
     /// How long to wait; [`Special::Never`] when waiting does not help.
     RetryAfter,

@@ -54,7 +54,7 @@ impl ActualCosts {
                 return Err(raise(Error::new(
                     ErrorKind::CostInvalid,
                     format!(
-                        "settle was given a number for {name:?}, which is no policy of the Decision: it has {}",
+                        "settle was given a number for {name:?}, which is not a policy of the Decision: it has {}",
                         names.join(", ")
                     ),
                 )));

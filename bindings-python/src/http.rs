@@ -87,7 +87,7 @@ impl Headers {
     fn new(name: &Bound<'_, PyAny>) -> PyResult<Self> {
         let text = name.cast::<PyString>().map_err(|_| {
             let words = http::Headers::ALL.map(|choice| format!("{:?}", choice.name())).join(", ");
-            config(format!("headers is one of {words}, not {}", shown(name)))
+            config(format!("headers must be one of {words}, not {}", shown(name)))
         })?;
         Ok(Self { inner: self::text(text, ErrorKind::ConfigInvalid, "headers")?.parse().map_err(raise)? })
     }
@@ -191,7 +191,7 @@ impl ClientIp {
 fn trusted(given: &Bound<'_, PyAny>) -> PyResult<Trusted> {
     let wrong = || {
         config(format!(
-            "trusted_proxies is a list of addresses and networks such as [\"10.0.0.0/8\"], or a number of hops, not {}",
+            "trusted_proxies must be a list of addresses and networks such as [\"10.0.0.0/8\"], or a number of hops, not {}",
             shown(given)
         ))
     };
@@ -217,7 +217,10 @@ fn trusted(given: &Bound<'_, PyAny>) -> PyResult<Trusted> {
 /// A number of bits. The core checks its range.
 fn ipv6_prefix(given: &Bound<'_, PyAny>) -> PyResult<u8> {
     if given.is_instance_of::<PyBool>() || !given.hasattr("__index__")? {
-        return Err(PyTypeError::new_err(format!("ipv6_prefix is a whole number of bits, not {}", shown(given))));
+        return Err(PyTypeError::new_err(format!(
+            "ipv6_prefix must be a whole number of bits from 1 to 128, not {}",
+            shown(given)
+        )));
     }
     given
         .extract()

@@ -75,7 +75,11 @@ impl Limit {
         let period = match period {
             Some(period) => period,
             None if algorithm == Algorithm::Concurrency => host::DEFAULT_TTL,
-            None => return Err(policy(format!("a limit of {algorithm} needs a period"))),
+            None => {
+                return Err(policy(format!(
+                    "a limit of {algorithm} needs a period: give one, as in period='1 minute'"
+                )));
+            }
         };
         let mut limit = tidegate::Limit::new(algorithm, count, period).map_err(raise)?;
         if let Some(burst) = burst {

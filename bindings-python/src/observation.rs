@@ -46,7 +46,7 @@ impl Observation {
         inner.scope = scopes
             .into_iter()
             .find(|known| known.name() == scope)
-            .ok_or_else(|| config(format!("scope is 'key' or 'all', not {scope:?}")))?;
+            .ok_or_else(|| config(format!("scope must be 'key' or 'all', not {scope:?}")))?;
         inner.unit = unit.map(Unit::new).transpose().map_err(raise)?;
         (inner.name, inner.limit, inner.remaining) = (name, limit, remaining);
         (inner.window, inner.reset_after, inner.retry_after) = (window, reset_after, retry_after);
@@ -149,7 +149,7 @@ impl Observation {
 /// The argument of `observe`: an Observation or several.
 pub(crate) fn observations(given: &Bound<'_, PyAny>) -> PyResult<Vec<tidegate::http::Observation>> {
     let wrong = |given: &Bound<'_, PyAny>| {
-        PyTypeError::new_err(format!("argument 'observation': an Observation or several, not {}", shown(given)))
+        PyTypeError::new_err(format!("argument 'observation' must be an Observation or several, not {}", shown(given)))
     };
     let one = |given: &Bound<'_, PyAny>| Some(given.cast::<Observation>().ok()?.get().inner.clone());
     match one(given) {
@@ -197,7 +197,7 @@ fn moment(date: &Bound<'_, PyAny>) -> PyResult<Duration> {
 fn fields(headers: &Bound<'_, PyAny>) -> PyResult<Vec<(String, Vec<u8>)>> {
     let wrong = |given: &Bound<'_, PyAny>| {
         PyTypeError::new_err(format!(
-            "argument 'headers': a mapping of names to values, or pairs of them, not {}",
+            "argument 'headers' must be a mapping of names to values, or pairs of them, not {}",
             shown(given)
         ))
     };
@@ -231,5 +231,5 @@ fn bytes<'a>(what: &str, given: &'a Bound<'_, PyAny>) -> PyResult<Cow<'a, [u8]>>
         });
     }
     let bytes = given.cast::<PyBytes>().map(|bytes| Cow::Borrowed(bytes.as_bytes()));
-    bytes.map_err(|_| PyTypeError::new_err(format!("argument '{what}': text or bytes, not {}", shown(given))))
+    bytes.map_err(|_| PyTypeError::new_err(format!("argument '{what}' must be text or bytes, not {}", shown(given))))
 }

@@ -65,7 +65,10 @@ struct Untold {
 /// report, because the thread that noticed a change must not wait for the interpreter or for user code.
 pub(crate) fn listener(on_change: Option<&Bound<'_, PyAny>>) -> PyResult<Listener> {
     if let Some(given) = on_change.filter(|given| !given.is_callable()) {
-        return Err(PyTypeError::new_err(format!("argument 'on_change': a function, not {}", shown(given))));
+        return Err(PyTypeError::new_err(format!(
+            "argument 'on_change' must be a function of a StoreChange, not {}",
+            shown(given)
+        )));
     }
     let (on_change, untold) =
         (on_change.map(|given| given.clone().unbind()), Arc::new(InheritedMutex::<Untold>::default()));

@@ -224,6 +224,6 @@ function checkMethods(methods: unknown, where: string): void {
   for (const method of methods as unknown[]) {
     if (typeof method === 'string' && METHODS.includes(method.toUpperCase())) continue;
     const near = typeof method === 'string' ? native.didYouMean(method, METHODS).replace(';', ':') : '';
-    throw new ConfigError(`${where}: methods names ${describe(method)}, which is no method of HTTP${near}`);
+    throw new ConfigError(`${where}: methods names ${describe(method)}, which is not an HTTP method${near}`);
   }
 }

@@ -135,7 +135,8 @@ export class Settings<Request extends object, Response> {
       const isSame = (known: LimitedEntry<Request>): boolean => known.key === entry.key && known.place === entry.place;
       if (entries.some((known) => isSame(known) && nameOf(known) === name)) {
         throw new ConfigError(
-          `${where}: the policy ${JSON.stringify(name)} is there twice with one key, which would count twice`,
+          `${where}: the policy ${JSON.stringify(name)} has the same key twice, so a request would count twice: ` +
+            `leave one out, or give it another key`,
         );
       }
       entries.push(entry);

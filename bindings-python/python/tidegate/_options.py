@@ -95,4 +95,4 @@ def as_json(policies: Mapping[str, Any]) -> str:
 def _seconds(given: object) -> float:
     if isinstance(given, timedelta):
         return given.total_seconds()
-    raise TypeError(f"a policy holds texts, numbers, lists and dicts, not {shown(given)}")
+    raise TypeError(f"a policy must have texts, numbers, lists and dicts, not {shown(given)}")
