@@ -61,7 +61,7 @@ export function pacedFetch(options: PacedFetchOptions): WebFetch {
   const calls = new OutgoingCalls(options, WHERE, ['fetch']);
   const { fetch = globalThis.fetch } = options;
   if (typeof fetch !== 'function') {
-    throw new ConfigError(`${WHERE}: the option fetch is ${describe(fetch)}: it must be a function`);
+    throw new ConfigError(`${WHERE}: the option fetch must be a function, not ${describe(fetch)}`);
   }
   const paced = async (input: FetchInput, init?: RequestInit): Promise<Response> => {
     let hop = Hop.first(fetch, input, init);

@@ -44,7 +44,7 @@ export async function withNamedCosts(
 /** Returns the actual costs by entry. All entries of the Decision count as settled from now on. */
 export function claimed(decision: Decision, actual: ActualCost, limiter: string): ReadonlyMap<Decision, Cost> {
   if (!(decision instanceof Decision)) {
-    throw new ConfigError(`settle cannot take ${describe(decision)}: give it a Decision of this limiter`);
+    throw new ConfigError(`settle must get a Decision of this limiter, not ${describe(decision)}`);
   }
   const entries = partsOf(decision);
   for (const entry of entries) {
@@ -88,9 +88,7 @@ function checkUnits(entry: Decision, units: Units): void {
 }
 
 function wrongActual(entry: Decision, given: string): CostError {
-  return new CostError(
-    `settle cannot take ${given} as what was consumed of ${nameOf(entry)}: give a whole number from 0 to 2^53 - 1`,
-  );
+  return new CostError(`the actual cost of ${nameOf(entry)} must be a whole number from 0 to 2^53 - 1, not ${given}`);
 }
 
 /** True if all limits of an entry count held units. */
