@@ -117,7 +117,7 @@ pub fn policy(
     crossing(build(&limits, name, options).map(|policy| Policy { policy }))
 }
 
-/// The policy of calls that nothing limits but what responses say.
+/// The policy of calls that only the limits in responses limit.
 #[napi(catch_unwind)]
 pub fn learned_policy() -> Either<Policy, ErrorValue> {
     crossing(tidegate::Policy::learned().map(|policy| Policy { policy }))

@@ -109,7 +109,7 @@ impl Headers {
         PyList::new(py, pairs.collect::<PyResult<Vec<_>>>()?)
     }
 
-    /// What an OpenAPI document says of the response of a refused request, as JSON.
+    /// The description of a refusal for an OpenAPI document, as JSON.
     #[pyo3(signature = () -> "str")]
     fn openapi(&self) -> String {
         http::openapi_response(self.inner)
@@ -239,14 +239,14 @@ impl ClientIp {
         Ok(Self { inner: http::ClientIp::new(trusted, ipv6_prefix).map_err(raise)? })
     }
 
-    /// Whether X-Forwarded-For is read at all.
+    /// True if X-Forwarded-For is read at all.
     #[getter]
     fn reads_forwarded(&self) -> bool {
         self.inner.reads_forwarded()
     }
 
-    /// The key of a request, from its peer's address and the lines of X-Forwarded-For. `unix` says that the server listens on
-    /// a Unix domain socket, whose peers have no address; any other peer without one raises KeyInvalid.
+    /// The key of a request, from its peer's address and the lines of X-Forwarded-For. `unix` is true if the server listens on
+    /// a Unix domain socket, because its peers have no address. Any other peer without one raises KeyInvalid.
     #[pyo3(signature = (peer: "str | None", forwarded: "list[bytes] | None" = None, unix: "bool" = false) -> "str")]
     fn key(&self, peer: Option<&Bound<'_, PyString>>, forwarded: Option<Vec<Vec<u8>>>, unix: bool) -> PyResult<String> {
         let address = peer.map(|peer| peer.to_string_lossy());

@@ -285,14 +285,14 @@ impl Policy {
         Ok(Self { inner: policy })
     }
 
-    /// This policy as calls that go out keep it: the other side counts what arrives, and begins its windows when it likes, so that a
-    /// margin of so many seconds stays for how much the way there differs. Its calls count what responses say of them: see `observe`.
+    /// This policy for outgoing calls. The service counts calls when they arrive, and begins its windows at any moment, so a
+    /// margin of this number of seconds allows for differences in travel time. Its calls obey the limits in responses: see `observe`.
     #[pyo3(signature = (margin: "float | timedelta" = Duration::from_millis(50)) -> "Policy", text_signature = "($self, margin=0.05)")]
     fn paced(&self, #[pyo3(from_py_with = margin)] margin: Duration) -> PyResult<Self> {
         self.inner.paced(margin).map(|inner| Self { inner }).map_err(raise)
     }
 
-    /// The policy of calls that nothing limits but what responses say.
+    /// The policy of calls that only the limits in responses limit.
     #[staticmethod]
     #[pyo3(signature = () -> "Policy")]
     fn learned() -> PyResult<Self> {
@@ -313,63 +313,63 @@ impl Policy {
     }
 
     // options: policy
-    /// What a check answers when the store fails; overrides the limiter's choice.
+    /// The answer to a check when the store fails. It overrides the choice of the limiter.
     #[getter]
     fn on_store_error(&self) -> Option<&'static str> {
         self.inner.options().on_store_error.map(OnStoreError::name)
     }
 
-    /// Evaluate and count, but never deny.
+    /// Evaluate and count the policy, but never deny a call.
     #[getter]
     fn shadow(&self) -> bool {
         self.inner.options().shadow
     }
 
-    /// Once denied, the key stays denied this long; of several lengths, each further block has the next, and the last
+    /// The time for which a key stays denied after a denial. With several times, each new block takes the next one, and the last
     /// repeats.
     #[getter]
     fn block_for(&self) -> Option<BlockLengths> {
         self.inner.options().block_for.as_ref().map(block_lengths)
     }
 
-    /// With several lengths in `block_for`: a key whose last block ended so long ago begins with the first length
+    /// The time after the end of a block until the next block takes the first time of `block_for`
     /// again. Without it a day.
     #[getter]
     fn forgive(&self) -> Option<f64> {
         self.inner.options().forgive.map(|period| period.micros() as f64 / 1e6)
     }
 
-    /// Charge denied checks too: a caller that keeps trying stays out.
+    /// Charge denied checks too, so that a caller that keeps trying stays denied.
     #[getter]
     fn count_denied(&self) -> bool {
         self.inner.options().count_denied
     }
 
-    /// Remember that many of the newest attempts with their metadata; 0 is none.
+    /// The number of newest attempts to remember with their metadata. With 0, nothing is remembered.
     #[getter]
     fn journal(&self) -> u32 {
         self.inner.options().journal
     }
 
-    /// Take units in advance and spend them without the network: a number of units, or a part such as `5%`.
+    /// The units that a process takes in advance and spends without the network: a number, or a part such as `5%`.
     #[getter]
     fn lease(&self) -> Option<LeaseValue> {
         self.inner.options().lease.map(lease_value)
     }
 
-    /// Classes of calls, each with the part of every limit that it leaves free, such as `batch: 30%`.
+    /// The classes of calls. Each must leave a part of every limit free for others, such as `batch: 30%`.
     #[getter]
     fn priorities(&self) -> Option<BTreeMap<String, String>> {
         self.inner.options().priorities.as_ref().map(parts_by_class)
     }
 
-    /// How old a hold of a `concurrency` limit may become: from then on it is not renewed, and its ttl ends it.
+    /// The longest time that a hold of a `concurrency` limit is renewed. After it, the ttl ends the hold.
     #[getter]
     fn max_hold(&self) -> Option<f64> {
         self.inner.options().max_hold.map(|period| period.micros() as f64 / 1e6)
     }
 
-    /// Other limits for single keys, by the key: a notation, or `none` for no limit.
+    /// Other limits for single keys, by the key: a notation, or `none` for a key without limits.
     #[getter]
     fn overrides(&self) -> Option<BTreeMap<String, String>> {
         self.inner.options().overrides.as_ref().map(override_texts)
@@ -377,7 +377,7 @@ impl Policy {
 
     // options end
 
-    /// Warns of what probably does not do what was intended.
+    /// Warns about limits and options that probably do not have the intended effect.
     #[pyo3(signature = () -> "list[Warning]")]
     fn lint(&self) -> Vec<Warning> {
         listed(self.inner.lint())

@@ -14,7 +14,7 @@ use crate::convert::shown;
 use crate::log;
 use crate::python_call::PythonCall;
 
-/// A store was lost, refuses what it is asked, or is back. Each change is told once.
+/// A store was lost, refuses calls, or is back. Each change is reported once.
 #[pyclass(module = "tidegate", frozen)]
 pub(crate) struct StoreChange {
     inner: tidegate::StoreChange,
@@ -34,7 +34,7 @@ impl StoreChange {
         self.inner.state.name()
     }
 
-    /// What happened and why, in one sentence.
+    /// The event and its cause, in one sentence.
     #[getter]
     fn message(&self) -> &str {
         &self.inner.sentence
