@@ -145,15 +145,15 @@ export function checkedOptions<Options extends object>(call: string, given: Opti
     const value: unknown = options[name as keyof Options];
     if (value === undefined) continue;
     if (kind === 'Flag' && typeof value !== 'boolean') {
-      throw new ConfigError(`${name} cannot be ${describe(value)}: it must be true or false`);
+      throw new ConfigError(`${name} must be true or false, not ${describe(value)}`);
     }
     if (kind === 'Wait' && typeof value !== 'number') {
-      throw new ConfigError(`${name} cannot be ${describe(value)}: it must be a number of milliseconds`);
+      throw new ConfigError(`${name} must be a number of milliseconds, not ${describe(value)}`);
     }
     if (kind === 'Priority') checkPriority(value);
     if (kind === 'Signal') checkSignal(value as CancelSignal);
     if (kind === 'Decision' && !(value instanceof Decision)) {
-      throw new ConfigError(`${name} cannot be ${describe(value)}: it must be a Decision`);
+      throw new ConfigError(`${name} must be a Decision, not ${describe(value)}`);
     }
   }
   return options;
@@ -177,7 +177,7 @@ export function checkClass(priority: string, policyRefs: readonly PolicyRef[], w
     if (classes.includes(priority)) continue;
     const known = knownNames(priority, classes);
     throw new ConfigError(
-      `${where}: priority is ${describe(priority)}, which is no class of ${JSON.stringify(name)}: ${known}`,
+      `${where}: priority is ${describe(priority)}, which is not a class of ${JSON.stringify(name)}: ${known}`,
     );
   }
 }
@@ -192,7 +192,7 @@ export function holdArguments<T>(
 ): HoldOptions & { readonly run: HeldWork<T> | undefined } {
   const [work, options] = typeof first === 'function' ? [first, second] : [second, first];
   if (work !== undefined && typeof work !== 'function') {
-    throw new ConfigError(`hold cannot run ${describe(work)}: give a function, or nothing to get the Hold itself`);
+    throw new ConfigError(`hold must get a function, or nothing to return the Hold itself, not ${describe(work)}`);
   }
   if (options === undefined) return { run: work };
   return { ...checkedOptions('hold', options as HoldOptions), run: work };
@@ -207,7 +207,7 @@ export function checkEntriesOf(entries: Iterable<CheckEntry>, options: readonly 
   const shape = '[policy, key], [policy, key, cost] or {policy, key, cost, meta, priority}';
   const given: unknown = entries;
   if (typeof given !== 'object' || given === null || !(Symbol.iterator in given)) {
-    throw new ConfigError(`checkAll cannot take ${describe(given)}: give a list of entries ${shape}`);
+    throw new ConfigError(`checkAll must get a list of entries ${shape}, not ${describe(given)}`);
   }
   return Array.from(entries, (entry, index) => {
     const is = `entry ${index + 1} of checkAll`;
@@ -217,7 +217,7 @@ export function checkEntriesOf(entries: Iterable<CheckEntry>, options: readonly 
       return { policy, key, cost };
     }
     if (typeof entry !== 'object' || entry === null || !('policy' in entry)) {
-      throw new ConfigError(`${is} cannot be ${describe(entry)}: give ${shape}`);
+      throw new ConfigError(`${is} must be ${shape}, not ${describe(entry)}`);
     }
     const names = ['policy', 'key', 'cost', 'meta', 'priority'];
     const named = checkOptions(entry as NamedCheckEntry, names, is, COST_EXAMPLE);

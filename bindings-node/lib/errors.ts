@@ -154,21 +154,21 @@ export function checkConstant(given: string | Uint8Array, what: 'a key' | 'meta'
 
 /** Returns the error for a value that cannot be a key, such as a text that is not well-formed. */
 export function invalidKey(key: unknown): KeyInvalid {
-  if (typeof key !== 'string') return new KeyInvalid(`a key cannot be ${describe(key)}: it must be a string`);
+  if (typeof key !== 'string') return new KeyInvalid(`a key must be a string, not ${describe(key)}`);
   return new KeyInvalid('a key holds half a surrogate pair: it must be well-formed text');
 }
 
 /** Returns the error for a value that cannot be a cost. */
 export function invalidCost(cost: unknown): CostError {
   return new CostError(
-    `a cost cannot be ${describe(cost)}: it must be a whole number from 1 to 2^53 - 1, or an object of such numbers by the names of units`,
+    `a cost must be a whole number from 1 to 2^53 - 1, or an object of such numbers by the names of units, not ${describe(cost)}`,
   );
 }
 
 /** Returns the error for a value that cannot be a number of units. */
 export function unitError(name: string, value: unknown): CostError {
   return new CostError(
-    `the cost of ${shortened(name)} cannot be ${typeof value === 'string' ? 'a string' : describe(value)}: it must be a whole number from 0 to 2^53 - 1`,
+    `the cost of ${shortened(name)} must be a whole number from 0 to 2^53 - 1, not ${typeof value === 'string' ? 'a string' : describe(value)}`,
   );
 }
 

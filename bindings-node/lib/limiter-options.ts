@@ -74,7 +74,8 @@ function settingOf(
 /** No error message shows the secret. */
 function bytesOf(secret: unknown): Uint8Array {
   if (secret instanceof Uint8Array) return secret;
-  if (typeof secret !== 'string') throw new ConfigError('keySecret is no secret: it must be a text or a Uint8Array');
+  if (typeof secret !== 'string')
+    throw new ConfigError('keySecret must be a text or a Uint8Array of at least 16 bytes');
   return new TextEncoder().encode(checkText(secret, 'keySecret'));
 }
 
@@ -90,7 +91,7 @@ export function builderOf(given: LimiterOptions, file: string | undefined): bind
   if (store instanceof Rollout) throwIfFailed(builder.rollout(...urlsOf(store), store.percent));
   else if (store !== undefined) throwIfFailed(builder.store(urlsIn(store)));
   if (policies !== undefined && !isRecord(policies)) {
-    throw new ConfigError(`policies cannot be ${describe(policies)}: give an object with policies by name`);
+    throw new ConfigError(`policies must be an object with policies by name, not ${describe(policies)}`);
   }
   for (const [name, policy] of Object.entries(policies ?? {})) {
     checkText(name, 'the name of a policy', PolicyError);
@@ -100,8 +101,7 @@ export function builderOf(given: LimiterOptions, file: string | undefined): bind
     if (value !== undefined) throwIfFailed(builder.set(name, value));
   }
   if (clock !== undefined) {
-    if (!(clock instanceof ManualClock))
-      throw new ConfigError(`clock cannot be ${describe(clock)}: give a ManualClock`);
+    if (!(clock instanceof ManualClock)) throw new ConfigError(`clock must be a ManualClock, not ${describe(clock)}`);
     builder.clock(nativeClockOf(clock));
   }
   return builder;
@@ -121,7 +121,7 @@ export function policyNamed(name: string, policy: string | Policy | PolicyDescri
     throw error instanceof PolicyError ? new PolicyError(`${is}: ${error.message}`, error.code, error.place) : error;
   }
   throw new PolicyError(
-    `${is} cannot be ${describe(policy)}: give a notation, a Policy, or an object with limits and options`,
+    `${is} must be a notation, a Policy, or an object with limits and options, not ${describe(policy)}`,
   );
 }
 
@@ -129,6 +129,6 @@ function urlsIn(store: string | readonly string[]): string[] {
   const all: readonly unknown[] = Array.isArray(store) ? store : [store];
   return all.map((url) => {
     if (typeof url === 'string') return checkText(url, 'a store URL');
-    throw new ConfigError(`store cannot be ${describe(url)}: give a URL, a list of URLs, or a rollout`);
+    throw new ConfigError(`store must be a URL, a list of URLs, or a rollout, not ${describe(url)}`);
   });
 }

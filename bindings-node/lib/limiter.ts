@@ -143,7 +143,8 @@ export class Limiter<Name extends string = string> {
 
   /** Makes the limiter that a policy file describes, with its policies, and its store and prefix unless you give others. */
   static async fromFile(path: string, options: LimiterOptions = {}): Promise<Limiter> {
-    if (typeof path !== 'string') throw new ConfigError(`a policy file cannot be ${describe(path)}: give its path`);
+    if (typeof path !== 'string')
+      throw new ConfigError(`the path of a policy file must be a text, not ${describe(path)}`);
     fileOfNext = path;
     try {
       return new Limiter(options);
@@ -331,7 +332,7 @@ export class Limiter<Name extends string = string> {
   /** Denies the key for that many milliseconds, regardless of its usage. */
   async block(policy: PolicyLike<Name>, key: string, ms: number): Promise<void> {
     if (typeof ms !== 'number') {
-      throw new ConfigError(`a block cannot last ${describe(ms)}: give a number of milliseconds`);
+      throw new ConfigError(`the length of a block must be a number of milliseconds, not ${describe(ms)}`);
     }
     await this.#transport.tasks.about(TaskKind.Block, this.#target(policy, key), undefined, ms);
   }
@@ -501,8 +502,9 @@ export class Limiter<Name extends string = string> {
 
 /** Throws if options of a place have a wrong limiter, or a prefix that is no text. */
 export function checkTarget({ limiter, prefix }: { limiter: unknown; prefix?: unknown }, where: string): void {
-  if (!(limiter instanceof Limiter)) throw new ConfigError(`${where}: the option limiter is no Limiter of tidegate`);
+  if (!(limiter instanceof Limiter))
+    throw new ConfigError(`${where}: the option limiter must be a Limiter of tidegate`);
   if (prefix !== undefined && typeof prefix !== 'string') {
-    throw new ConfigError(`${where}: the option prefix is ${describe(prefix)}: it must be a text`);
+    throw new ConfigError(`${where}: the option prefix must be a text, not ${describe(prefix)}`);
   }
 }

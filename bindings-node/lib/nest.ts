@@ -179,7 +179,7 @@ function withoutPolicies(options: RateLimitGuardOptions, skipped: readonly strin
   if (wrong !== undefined) {
     const known = names.filter((name) => typeof name === 'string');
     throw new ConfigError(
-      `tidegate/nest: @SkipRateLimit names ${JSON.stringify(shortened(wrong))}, which is no policy of the guard: ${knownNames(wrong, known)}`,
+      `tidegate/nest: @SkipRateLimit names ${JSON.stringify(shortened(wrong))}, which is not a policy of the guard: ${knownNames(wrong, known)}`,
     );
   }
   const rest = <T>(option: T): T | undefined => {

@@ -355,14 +355,14 @@ function nativeLimit(algorithm: Algorithm, count: number, given: LimitOptions): 
 function classesText(priorities: unknown): string {
   if (!isRecord(priorities)) {
     throw new PolicyError(
-      `priorities cannot be ${describe(priorities)}: it must be an object of classes with their parts, as in { batch: '30%' }`,
+      `priorities must be an object of classes with their parts, as in { batch: '30%' }, not ${describe(priorities)}`,
     );
   }
   const classes = Object.entries(priorities).map(([name, part]) => {
     // A colon or a comma would end a class in the text.
     if (typeof part === 'string' && !/[:,]/.test(name + part)) return `${name}: ${part}`;
     throw new PolicyError(
-      `priorities: ${shortened(name)} is ${describe(part)}: it must be a part, as in { batch: '30%' }`,
+      `priorities: ${shortened(name)} must be a part, as in { batch: '30%' }, not ${describe(part)}`,
     );
   });
   return classes.join(', ');
@@ -385,13 +385,13 @@ export function overrideText(limits: OverrideLike): string {
   const texts = all.map((limit) => {
     if (typeof limit === 'string') return checkText(limit, 'a notation', PolicyError);
     if (!(limit instanceof Limit)) {
-      throw new PolicyError(`an override cannot have the limit ${describe(limit)}: give a notation or a Limit`);
+      throw new PolicyError(`a limit of an override must be a notation or a Limit, not ${describe(limit)}`);
     }
     // No notation can express these.
     const isPrecise = limit.algorithm === 'sliding-window' && limit.precision !== DEFAULT_PRECISION;
     if (limit.initial !== undefined || isPrecise) {
       throw new PolicyError(
-        `the override ${limit} has numbers that no notation has, such as precision or initial: leave them out`,
+        `the override ${limit} has numbers that a notation cannot have, such as precision or initial: leave them out`,
       );
     }
     return limit.toString();
@@ -413,9 +413,7 @@ function nativePolicy(limits: string | Limit | readonly (string | Limit)[], opti
   }
   if (given.overrides !== undefined) {
     if (!isRecord(given.overrides)) {
-      throw new PolicyError(
-        `overrides cannot be ${describe(given.overrides)}: it must be an object of keys and their limits`,
-      );
+      throw new PolicyError(`overrides must be an object of keys and their limits, not ${describe(given.overrides)}`);
     }
     const texts = Object.entries(given.overrides).map(([key, own]) => [key, overrideText(own)] as const);
     given.overrides = Object.fromEntries(texts);
@@ -424,7 +422,7 @@ function nativePolicy(limits: string | Limit | readonly (string | Limit)[], opti
   const natives = all.map((limit) => {
     if (typeof limit === 'string') return checkText(limit, 'a notation', PolicyError);
     if (limit instanceof Limit) return nativeLimitOf(limit);
-    throw new PolicyError(`a policy cannot have the limit ${describe(limit)}: give a notation or a Limit`);
+    throw new PolicyError(`a limit of a policy must be a notation or a Limit, not ${describe(limit)}`);
   });
   const classes = priorities === undefined ? undefined : classesText(priorities);
   return unwrap(native.policy(natives, name, withoutUndefined({ ...given, priorities: classes })));

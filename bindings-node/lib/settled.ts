@@ -45,7 +45,7 @@ export async function withNamedCosts(
 /** Returns the entries of a Decision to settle. Throws for a Decision of another limiter, and for one that was settled. */
 export function settleable(decision: Decision, limiter: string): readonly Decision[] {
   if (!(decision instanceof Decision)) {
-    throw new ConfigError(`settle cannot take ${describe(decision)}: give it a Decision of this limiter`);
+    throw new ConfigError(`settle must get a Decision of this limiter, not ${describe(decision)}`);
   }
   const entries = partsOf(decision);
   for (const entry of entries) {
@@ -57,7 +57,7 @@ export function settleable(decision: Decision, limiter: string): readonly Decisi
     }
     if (settled.has(entry)) {
       const name = JSON.stringify(shortened(entry.policy));
-      throw new ConfigError(`this Decision about ${name} was settled before: a Decision is settled once`);
+      throw new ConfigError(`this Decision about ${name} was settled before: settle a Decision once`);
     }
   }
   return entries;
@@ -89,13 +89,13 @@ function checkedActual(cost: unknown, name: unknown): Cost {
   if (wrong < 0) return cost as Cost;
   const unit = isUnits(cost) ? ` ${shortened(Object.keys(cost)[wrong] as string)}` : '';
   throw new CostError(
-    `settle cannot take ${describe(numbers[wrong])}${unit} as the actual cost of ${describe(name)}: give a whole number from 0 to 2^53 - 1`,
+    `the actual cost of ${describe(name)} must be a whole number from 0 to 2^53 - 1, not ${describe(numbers[wrong])}${unit}`,
   );
 }
 
 /**
- * Settles entries, which count as settled from now on. An entry that certainly was not settled may be settled again. After any other failure the outcome is
- * not known, and the estimate stays charged.
+ * Settles entries, which count as settled from now on. An entry that certainly was not settled may be settled again. After any other
+ * failure the outcome is not known, and the estimate stays charged.
  */
 export async function settleEach(
   entries: readonly Decision[],

@@ -10,11 +10,11 @@ use tidegate::{Error, ErrorKind, Result, host};
 pub struct ErrorValue {
     /// The stable code.
     pub code: String,
-    /// What is wrong, in one sentence.
+    /// The problem, in one sentence.
     pub message: String,
-    /// Where it was found, for notations and policy files.
+    /// The place of the problem, for notations and policy files.
     pub place: Option<SourceLocation>,
-    /// Whether the call certainly did not run.
+    /// True if the call certainly did not run.
     pub did_not_run: bool,
 }
 

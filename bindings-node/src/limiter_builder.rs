@@ -46,7 +46,7 @@ impl LimiterBuilder {
         self.step(|_| Builder::from_file(path))
     }
 
-    /// The store; of several, each has a share of the keys.
+    /// The store. If there are several, each has a share of the keys.
     #[napi(catch_unwind)]
     pub fn store(&mut self, urls: Vec<String>) -> Option<ErrorValue> {
         self.step(|builder| Ok(builder.stores(urls)))
@@ -58,7 +58,7 @@ impl LimiterBuilder {
         self.step(|builder| Ok(builder.rollout(old_url, new_url, percent)))
     }
 
-    /// Whether usage lives in this process, so that every answer is immediate.
+    /// True if usage lives in this process, so that every answer is immediate.
     #[napi(catch_unwind)]
     pub fn is_local(&self) -> bool {
         self.builder.is_local()

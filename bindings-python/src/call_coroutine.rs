@@ -122,7 +122,7 @@ impl CallCoroutine {
 
 #[cold]
 fn awaited_twice() -> PyErr {
-    PyRuntimeError::new_err("cannot await the same call twice")
+    PyRuntimeError::new_err("a call cannot be awaited twice: make it again, or keep its result")
 }
 
 /// True if the Python code that runs on this thread belongs to asyncio.
@@ -213,7 +213,7 @@ impl Drop for CallCoroutine {
             let warned = PyErr::warn(
                 py,
                 &py.get_type::<PyRuntimeWarning>(),
-                c"a call of AsyncLimiter was never awaited: it was not made",
+                c"a call of AsyncLimiter was never awaited, so it was not made: write await before it",
                 1,
             );
             if let Err(error) = warned {

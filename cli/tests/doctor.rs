@@ -218,8 +218,8 @@ fn deaf_server(answer: Option<&'static [u8]>) -> u16 {
 
 #[test]
 fn one_side_alone_speaks_tls_or_trusts() {
-    const NO_TLS: &str = "begin the store URL with redis:// in the place of rediss://";
-    const WITH_TLS: &str = "begin the store URL with rediss:// in the place of redis://";
+    const NO_TLS: &str = "begin the store URL with redis:// instead of rediss://";
+    const WITH_TLS: &str = "begin the store URL with rediss:// instead of redis://";
     let redis = Servers::start_with(Kind::Single, json!({"tls": true}));
     let encrypted = redis.url_of("tls").split('?').next().expect("a URL");
     let with = |url: &str, scheme: &str| format!("{scheme}{}", &url[url.find(':').expect("a scheme")..]);

@@ -51,7 +51,7 @@ class Indexed:
 
 @pytest.mark.parametrize("store", [Indexed(), 7, object()])
 def test_a_client_of_redis_is_no_store(store: Any) -> None:
-    with pytest.raises(TypeError, match="a store is a URL such as"):
+    with pytest.raises(TypeError, match="a store must be a URL such as"):
         Limiter(store)
 
 

@@ -190,7 +190,7 @@ export function checkValues(options: Partial<LayerOptions<never, never>>, where:
     const value: unknown = options[name as keyof typeof options];
     const check = checkOf(option);
     if (value === undefined || check === undefined || check[0](value)) continue;
-    throw new ConfigError(`${where}: the option ${name} is ${describe(value)}: it must be ${check[1]}`);
+    throw new ConfigError(`${where}: the option ${name} must be ${check[1]}, not ${describe(value)}`);
   }
   if (meta !== undefined && typeof meta !== 'function') checkConstant(meta, 'meta');
   checkCost(cost, where);
@@ -204,19 +204,19 @@ export function checkCost(cost: unknown, where: string): void {
   if (isUnits(cost)) return;
   if (typeof cost !== 'number') {
     throw new CostError(
-      `${where}: cost is ${describe(cost)}: give a whole number, an object such as { tokens: 1200 }, or a function of the request`,
+      `${where}: cost must be a whole number, an object such as { tokens: 1200 }, or a function of the request, not ${describe(cost)}`,
     );
   }
   if (!Number.isSafeInteger(cost) || cost < 1) {
     throw new CostError(
-      `${where}: cost is ${cost}: it must be a whole number from 1 to 2^53 - 1; skip leaves out requests that cost nothing`,
+      `${where}: cost must be a whole number from 1 to 2^53 - 1, not ${cost}. Use skip for requests that cost nothing`,
     );
   }
 }
 
 function checkMethods(methods: unknown, where: string): void {
   if (!Array.isArray(methods)) {
-    throw new ConfigError(`${where}: methods is ${describe(methods)}: give a list, such as ['POST']`);
+    throw new ConfigError(`${where}: methods must be a list, such as ['POST'], not ${describe(methods)}`);
   }
   if (methods.length === 0) {
     throw new ConfigError(`${where}: methods is an empty list, which limits no request: leave it out to limit all`);
@@ -224,6 +224,6 @@ function checkMethods(methods: unknown, where: string): void {
   for (const method of methods as unknown[]) {
     if (typeof method === 'string' && METHODS.includes(method.toUpperCase())) continue;
     const near = typeof method === 'string' ? native.didYouMean(method, METHODS).replace(';', ':') : '';
-    throw new ConfigError(`${where}: methods names ${describe(method)}, which is no method of HTTP${near}`);
+    throw new ConfigError(`${where}: methods names ${describe(method)}, which is not an HTTP method${near}`);
   }
 }

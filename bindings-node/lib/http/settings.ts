@@ -135,7 +135,8 @@ export class Settings<Request extends object, Response> {
       const isSame = (known: LimitedEntry<Request>): boolean => known.key === entry.key && known.place === entry.place;
       if (entries.some((known) => isSame(known) && nameOf(known) === name)) {
         throw new ConfigError(
-          `${where}: the policy ${JSON.stringify(name)} is there twice with one key, which would count twice`,
+          `${where}: the policy ${JSON.stringify(name)} has the same key twice, so a request would count twice: ` +
+            `leave one out, or give it another key`,
         );
       }
       entries.push(entry);
@@ -312,7 +313,7 @@ export function routeOptions<Request>(given: unknown, where: string): AnyOptions
   const all: unknown = isChoice ? { policy: given } : given;
   if (typeof all !== 'object' || all === null) {
     throw new ConfigError(
-      `${where}: the limits of a route cannot be ${describe(given)}: give a policy, options, or false`,
+      `${where}: the limits of a route must be a policy, options, or false, not ${describe(given)}`,
     );
   }
   const ofLayer = Object.keys(all).find((name) => name === 'application' || name === 'default');
@@ -375,6 +376,6 @@ function isEnabled(option: boolean | undefined, where: string): boolean {
   if (value === '' || ON.includes(value)) return true;
   if (OFF.includes(value)) return false;
   throw new ConfigError(
-    `${where}: the environment variable TIDEGATE_ENABLED is ${describe(value)}: it must be one of ${[...ON, ...OFF].join(', ')}`,
+    `${where}: the environment variable TIDEGATE_ENABLED must be one of ${[...ON, ...OFF].join(', ')}, not ${describe(value)}`,
   );
 }

@@ -30,7 +30,7 @@ def checked_units(given: Mapping[Any, Any], what: str) -> dict[str, int]:
     units: dict[str, int] = {}
     for name, number in given.items():
         if not isinstance(name, str):
-            raise CostError(f"{what} names the unit {shown(name)}: the name of a unit is text (str)")
+            raise CostError(f"{what} names the unit {shown(name)}: the name of a unit must be text (str)")
         if isinstance(number, bool) or not hasattr(number, "__index__") or not 0 <= number < _LIMIT:
             raise CostError(f"{what} {shown(number)} {shortened(name)}: it must be a whole number from 0 to 2^53 - 1")
         if name.lower() in units:

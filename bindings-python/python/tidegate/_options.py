@@ -22,27 +22,27 @@ class PolicyOptions(TypedDict, total=False):
     """The options of a policy."""
 
     # options: policy
-    # What a check answers when the store fails; overrides the limiter's choice.
+    # The answer to a check when the store fails. It overrides the choice of the limiter.
     on_store_error: str | None
-    # Evaluate and count, but never deny. Default: False.
+    # Evaluate and count the policy, but never deny a call. Default: False.
     shadow: bool
-    # Once denied, the key stays denied this long; of several lengths, each further block has the next, and the last
+    # The time for which a key stays denied after a denial. With several times, each new block takes the next one, and the last
     # repeats.
     block_for: float | str | timedelta | Sequence[float | str | timedelta] | None
-    # With several lengths in `block_for`: a key whose last block ended so long ago begins with the first length again.
+    # The time after the end of a block until the next block takes the first time of `block_for` again.
     # Without it a day.
     forgive: float | str | timedelta | None
-    # Charge denied checks too: a caller that keeps trying stays out. Default: False.
+    # Charge denied checks too, so that a caller that keeps trying stays denied. Default: False.
     count_denied: bool
-    # Remember that many of the newest attempts with their metadata; 0 is none. Default: 0.
+    # The number of newest attempts to remember with their metadata. With 0, nothing is remembered. Default: 0.
     journal: int
-    # Take units in advance and spend them without the network: a number of units, or a part such as `5%`.
+    # The units that a process takes in advance and spends without the network: a number, or a part such as `5%`.
     lease: str | int | None
-    # Classes of calls, each with the part of every limit that it leaves free, such as `batch: 30%`.
+    # The classes of calls. Each must leave a part of every limit free for others, such as `batch: 30%`.
     priorities: Mapping[str, str] | None
-    # How old a hold of a `concurrency` limit may become: from then on it is not renewed, and its ttl ends it.
+    # The longest time that a hold of a `concurrency` limit is renewed. After it, the ttl ends the hold.
     max_hold: float | str | timedelta | None
-    # Other limits for single keys, by the key: a notation, or `none` for no limit.
+    # Other limits for single keys, by the key: a notation, or `none` for a key without limits.
     overrides: Mapping[str, Any] | None
     # options end
 
@@ -95,4 +95,4 @@ def as_json(policies: Mapping[str, Any]) -> str:
 def _seconds(given: object) -> float:
     if isinstance(given, timedelta):
         return given.total_seconds()
-    raise TypeError(f"a policy holds texts, numbers, lists and dicts, not {shown(given)}")
+    raise TypeError(f"a policy must have texts, numbers, lists and dicts, not {shown(given)}")

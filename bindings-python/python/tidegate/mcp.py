@@ -139,7 +139,7 @@ class RateLimitMiddleware(WebLayer[AsyncLimiter], Middleware):
     ) -> None:
         for name in options:
             if name in _OF_HTTP:
-                raise TypeError(f"RateLimitMiddleware has no option {name!r}, which belongs to HTTP")
+                raise TypeError(f"RateLimitMiddleware has no option {name!r}, which is for HTTP: leave it out")
         self._configure(limiter, store, dict(options))
         own = dict(tools or {})
         if policy is None and all(one is None for one in own.values()):

@@ -158,7 +158,7 @@ fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
 }
 
 fn ended() -> PyErr {
-    ClosedError::new_err(("the limiter ended while this call waited",))
+    ClosedError::new_err(("the limiter was closed while this call waited: keep it open until its calls have ended",))
 }
 
 /// The function that waits for a file in a greenlet: gevent's `wait_read`, if gevent has patched Python's modules.

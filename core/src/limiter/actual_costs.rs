@@ -67,7 +67,7 @@ impl ActualCosts {
             Self::Each(costs) => {
                 let (given, count) = (costs.len(), entries.len());
                 return Err(invalid(format!(
-                    "settle was given {given} numbers for a Decision of {count} entries: give one for each"
+                    "settle was given {given} numbers for a Decision of {count} entries: give one number for each"
                 )));
             }
             Self::Named(costs) if names_units(&costs, entries) => shared(&units(&costs)?.into(), entries)?,
@@ -116,7 +116,7 @@ fn by_policy(costs: &[(String, Option<Cost>)], entries: &[ChargedEntry<'_>]) -> 
         if about.map(|(_, of_entry)| of_entry.clone_from(cost)).count() == 0 {
             let names: Vec<String> = entries.iter().map(|entry| format!("{:?}", entry.policy.name())).collect();
             return Err(invalid(format!(
-                "settle was given a number for {name:?}, which is no policy of the Decision: it has {}",
+                "settle was given a number for {name:?}, which is not a policy of the Decision: it has {}",
                 names.join(", ")
             )));
         }

@@ -59,7 +59,7 @@ impl Builder {
         forgotten_denials: &Arc<ForgottenDenials>,
         log: &Arc<Log>,
     ) -> Result<(Arc<dyn Store>, Option<Layers>)> {
-        let telemetry = Arc::new(Telemetry::new(self.listener.clone(), log));
+        let telemetry = Arc::new(Telemetry::new(self.listener.clone(), self.on_store_error, log));
         if let ([url], None) = (&*self.stores, &self.rollout)
             && let StoreUrl::Memory(bounds) = StoreUrl::parse(url)?
         {
@@ -128,7 +128,7 @@ impl Builder {
             let (names, timeout) = (self.names()?, self.timeout);
             let (denials, said) = (telemetry.forgotten_denials(), Arc::clone(log));
             let open = move || Machine::open(&place, &names, timeout, &denials, &said);
-            return machine::open(open, log);
+            return machine::open(open, self.on_store_error, log);
         }
         let with_breaker = |url: &String| -> Result<(Arc<dyn Store>, String)> {
             let store = match StoreUrl::parse(url)? {
@@ -158,7 +158,9 @@ impl Builder {
                 stores.push(last);
                 Ok(Arc::new(Shards::new(stores, self.timeout)?))
             }
-            (_, None) => Err(Error::config("the list of stores is empty: give at least one store URL")),
+            (_, None) => {
+                Err(Error::config("the list of stores is empty: give at least one store URL, such as memory://"))
+            }
         }
     }
 

@@ -328,17 +328,16 @@ impl LimiterCore {
 
     fn reload(&self) -> Result<()> {
         self.open()?;
-        let source = self
-            .source
-            .as_ref()
-            .ok_or_else(|| Error::config("this limiter was not made from a file: there is nothing to reload"))?;
+        let source = self.source.as_ref().ok_or_else(|| {
+            Error::config("reload needs a limiter that was made from a policy file: use Limiter.from_file")
+        })?;
         // The last of several reloads is the last that reads.
         let _reloading = self.reloading.lock();
         let file = source.reread(self.uses_store_of_file, &self.prefix)?;
         source.refuse_in_code(&file, self.policies.in_code())?;
         let replaced = self.policies.replace(file.policies()).map_err(|gone| {
             source.refusal(&format!(
-                "a policy is gone that is in use: {gone}. Keep it in the file, or restart without what uses it"
+                "the file has no longer a policy that is in use: {gone}. Keep it in the file, or remove its uses and restart"
             ))
         });
         if replaced.is_ok() {

@@ -43,7 +43,7 @@ impl<'a> Settling<'a> {
         for (index, entry) in entries.iter().enumerate() {
             if !entry.settlement().begin() {
                 return Err(Error::config(format!(
-                    "this Decision about {:?} was settled before: a Decision is settled once",
+                    "this Decision about {:?} was settled before: settle a Decision once",
                     entry.policy()
                 )));
             }
@@ -154,8 +154,8 @@ fn is_of(core: &LimiterCore, entry: &Decision) -> Result<()> {
     }
     if id == LimiterId::ELSEWHERE || id.digest() == core.id.digest() {
         return Err(Error::config(format!(
-            "this Decision about {:?} left the process that got it, where it may be settled too: settle it there, or call charge \
-             or refund with the difference here",
+            "this Decision about {:?} left the process that got it, which may settle it too: settle it there, or charge or \
+             refund the difference here",
             entry.policy()
         )));
     }

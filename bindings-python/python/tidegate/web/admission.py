@@ -153,7 +153,7 @@ def checked_key(entry: LimitEntry, key: Any) -> str:
     if isinstance(key, str):
         return key
     found = "nothing (None)" if key is None else shown(key)
-    raise KeyInvalid(f"the key function {entry.name} returned {found}: a key is text (str)")
+    raise KeyInvalid(f"the key function {entry.name} returned {found}: a key must be text (str)")
 
 
 # The answers of the application's functions for a request, by the ids of the functions. Each stands with its function,
@@ -254,7 +254,7 @@ def _made(option: str, function: Any, made: Any, kinds: tuple[type, ...]) -> Any
     """Returns the result of a function, or None. Raises for a result of another kind."""
     if made is None or isinstance(made, kinds):
         return made
-    must = "a class is text (str)" if option == "priority" else "the journal takes text (str) or bytes"
+    must = "a class must be text (str)" if option == "priority" else "meta must be text (str) or bytes"
     raise ConfigError(f"the {option} function {name_of(function)} returned {shown(made)}: {must}")
 
 
@@ -274,7 +274,9 @@ def _settle_charges(admission: Admission, costs: Mapping[Charge, Any]) -> Steps[
         except (StoreError, ConfigError) as error:
             # The view has made its response by now, and an error would only replace it. A ConfigError comes from a
             # view that has settled its Decision itself.
-            log.warning("%s could not be corrected after the response: %s", decision.policy, error.message)
+            log.warning(
+                "the charge of %s could not be corrected after the response: %s", decision.policy, error.message
+            )
 
 
 def withdraw(admissions: Iterable[Admission]) -> Steps[None]:
@@ -320,7 +322,7 @@ def _settle(admission: Admission, request: Request, response: Response) -> Steps
         try:
             actual = settlements(charges, (yield from awaited(bound.settle(request, response))))
         except Exception:
-            log.exception("settle of %s has failed, and what was charged stays", charges[0].decision.policy)
+            log.exception("settle of %s has failed, so the charge stays as it was", charges[0].decision.policy)
         else:
             changed = {charge: cost for charge, cost in actual if charge.consumed and cost != charge.cost}
             yield from _settle_charges(admission, changed)

@@ -228,7 +228,10 @@ class BoundLimit(DeclaredLimit):
         for place, one in enumerate(asked):
             if one in asked[:place]:
                 name = shortened(entries[place].resolved.name)
-                raise ConfigError(f"{self._by}: the policy {name} is there twice with one key, which would count twice")
+                raise ConfigError(
+                    f"{self._by}: the policy {name} has the same key twice, so a request would count twice: "
+                    "leave one out, or give it another key"
+                )
         return entries
 
     def _resolved(self, policy: str | Policy) -> ResolvedPolicy:
@@ -287,7 +290,7 @@ class BoundLimit(DeclaredLimit):
         try:
             return self._entries(self.policies_of(returned, _key_of_request), self._resolve)
         except ConfigError as error:
-            raise ConfigError(f"{self._chooser()} returned what is no policy: {error.message}") from error
+            raise ConfigError(f"{self._chooser()} returned something that is not a policy: {error.message}") from error
         except PolicyError as error:
             raise PolicyError(f"{self._chooser()} returned a wrong policy: {error.message}", error.code) from error
 
@@ -329,7 +332,7 @@ def cost_option(given: Any) -> Any:
             f"{shown(given)}"
         )
     if given < 1:
-        raise CostError(f"cost is {given}: a request costs at least 1; use skip for those that cost nothing")
+        raise CostError(f"cost must be at least 1, not {given}. Use skip for requests that cost nothing")
     check_constants(cost=given)
     return given
 
@@ -362,7 +365,8 @@ def _policy_function(given: Any) -> Callable[..., Any]:
     parameters = parameters_of(given)
     if parameters is not None and not any(one.kind in (*POSITIONAL, one.VAR_POSITIONAL) for one in parameters):
         raise ConfigError(
-            f"{name} stands where a policy belongs and takes no argument: one that chooses takes the request; {told}"
+            f"{name} is given as a policy and takes no argument: a function that chooses a policy must take the "
+            f"request. {told}"
         )
     return with_arity(given, 1, "policy")
 
@@ -404,7 +408,7 @@ def limited_methods(given: Any) -> frozenset[str] | None:
         if name not in METHODS:
             meant = nearest(name, sorted(METHODS))
             hint = f": did you mean {meant!r}?" if meant else ""
-            raise ConfigError(f"methods has {shown(name)}, which is no HTTP method{hint}")
+            raise ConfigError(f"methods has {shown(name)}, which is not an HTTP method{hint}")
     # Servers answer HEAD with the view of GET.
     return frozenset([*names, "HEAD"] if "GET" in names else names)
 

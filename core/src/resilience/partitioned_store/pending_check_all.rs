@@ -132,8 +132,8 @@ impl PendingCheckAll {
         if Instant::now() < self.deadline {
             return Ok(());
         }
-        let message =
-            "the stores that were asked first took all the time of this call, so that the others were not asked";
+        let message = "the stores that were asked first took all the time of this call, so the others were not asked: raise \
+            the timeout";
         Err(Error::new(ErrorKind::StoreTimeout, message))
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn parse(option: &str, text: &str, least: usize) -> Result<usize> {
     let unit = unit.trim().to_ascii_lowercase();
     let factor = UNITS.iter().find(|(names, _)| names.contains(&&*unit)).map(|(_, factor)| *factor);
     let bytes = factor.and_then(|factor| product(number, factor)).ok_or_else(|| {
-        refused("is no amount of memory: give bytes, or a number with a unit, as in 64MB, 1GB or 512MiB".to_owned())
+        refused("is not an amount of memory: give bytes, or a number with a unit, as in 64MB, 1GB or 512MiB".to_owned())
     })?;
     usize::try_from(bytes).ok().filter(|bytes| (least..=isize::MAX as usize).contains(bytes)).ok_or_else(|| {
         refused(format!("is out of range: it must be at least {} kB and fit into memory", least / 1_000))

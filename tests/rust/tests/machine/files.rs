@@ -202,9 +202,9 @@ fn what_is_no_file_of_a_store_is_refused() {
 
     fs::write(shared.path(), vec![b'x'; 1 << 20]).expect("a file");
     fs::set_permissions(shared.path(), fs::Permissions::from_mode(0o600)).expect("rights");
-    refused(&url, "store_rejected", "is no file of a store");
+    refused(&url, "store_rejected", "is not a file of a store");
     fs::write(shared.path(), b"").expect("a file");
-    refused(&url, "store_rejected", "is no file of a store");
+    refused(&url, "store_rejected", "is not a file of a store");
     fs::remove_file(shared.path()).expect("removed");
 
     refused(

@@ -70,7 +70,7 @@ fn errors_have_a_location() {
             "policies: {a: {limits: [{algorithm: calendar-window, count: 5, period: 1 week, from: day 15}]}}",
             1,
             86,
-            "a week begins on a weekday: write it, as in `from monday at 06:00`",
+            "a week begins on a weekday: write one, as in `from monday at 06:00`",
         ),
         (
             "policies: {a: {limits: [{algorithm: calendar-window, count: 5, period: 1 day, in: Europe/Berlim}]}}",
@@ -111,13 +111,13 @@ fn errors_have_a_location() {
             72,
             "more than the bucket holds",
         ),
-        ("policies: {a: *b}", 1, 15, "this is no YAML"),
+        ("policies: {a: *b}", 1, 15, "this is not YAML"),
         ("policies: &a {a: *a}", 1, 18, "inside of what it repeats"),
         ("policies: {a: !secret 5/s}", 1, 15, "unknown tag"),
         ("policies: {a: !!int five}", 1, 15, "does not fit"),
         ("policies: {}\n---\npolicies: {}", 2, 1, "second YAML document"),
         ("policies: {[1]: 5/s}", 1, 12, "a name must be a text"),
-        ("policies:\n\ta: 5/s", 2, 2, "this is no YAML"),
+        ("policies:\n\ta: 5/s", 2, 2, "this is not YAML"),
         ("policies: {a: '${MISSING}/s'}", 1, 16, "MISSING is not set"),
         ("policies: {a: 'é ${MISSING}/s'}", 1, 18, "MISSING is not set"),
         ("policies: {a: '${COUNT'}", 1, 16, "no `}`"),
@@ -145,16 +145,16 @@ fn errors_have_a_location_in_toml_and_json() {
         assert!(message.contains(words), "{text}\n{message}");
     }
     for (text, line, column, words) in [
-        ("", 1, 1, "this is no JSON"),
-        ("policies: {}", 1, 1, "this is no JSON"),
-        ("{\n  'policies': {}}", 2, 3, "this is no JSON"),
-        ("{\"é\": \"é\" 5}", 1, 11, "this is no JSON"),
+        ("", 1, 1, "this is not JSON"),
+        ("policies: {}", 1, 1, "this is not JSON"),
+        ("{\n  'policies': {}}", 2, 3, "this is not JSON"),
+        ("{\"é\": \"é\" 5}", 1, 11, "this is not JSON"),
         ("{\"policies\": {\"a\": \"5/s\",\n \"a\": \"6/s\"}}", 2, 2, "stands in line 1"),
         ("{\"policies\":\n {\"a\" : \"é5/s\"}}", 2, 10, "unexpected `é`"),
         ("{\"policies\": {\"a\": \"\\ud83d\\ude00\"}}", 1, 20, "unexpected `😀`"),
         ("{\"policies\": {\"a\": null}}", 1, 20, "not nothing"),
         ("{\"policies\": {\"a\": [{\"count\": 1e3, \"period\": 1}]}}", 1, 31, "whole number"),
-        ("{\"policies\": {}} x", 1, 18, "this is no JSON"),
+        ("{\"policies\": {}} x", 1, 18, "this is not JSON"),
     ] {
         let message = fails(text, Format::Json, line, column);
         assert!(message.contains(words), "{text}\n{message}");
