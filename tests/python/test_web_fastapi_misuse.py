@@ -69,7 +69,7 @@ def test_wrong_use_raises() -> None:
         tg.init_app(app)
     with pytest.raises(ConfigError, match="FastAPI or Starlette"):
         Tidegate("app")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="stands where a policy belongs"):
+    with pytest.raises(ConfigError, match="is given as a policy"):
         tg.limit(plain_endpoint())  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="before the first request"):
         served = FastAPI()
