@@ -54,7 +54,7 @@ export declare class LimiterBuilder {
   /** A clock for tests. */
   clock(clock: Clock): ErrorValue | null
   /**
-   * Opens the limiter. `array_layout.rs` says what the arrays hold. `onAnswers` is called when answers were delivered: with
+   * Opens the limiter. `array_layout.rs` describes the arrays. `onAnswers` is called when answers were delivered: with
    * how many numbers of `answers` they are, or with nothing when they are still to be collected. `readsOnLoop` says whether
    * the event loop can read the limiter's sockets.
    */
@@ -381,9 +381,9 @@ export declare const enum DecisionField {
   Limit = 1,
   /** The units that are left of it. */
   Remaining = 2,
-  /** How long to wait; [`Special::Never`] when waiting does not help. */
+  /** The time to wait. [`Special::Never`] if waiting does not help. */
   RetryAfter = 3,
-  /** How long until the limit is as if unused. */
+  /** The time until the limit is as if it were unused. */
   ResetAfter = 4,
   /** The moment since 1970 at which it is as if unused. */
   ResetAt = 5,
@@ -395,18 +395,18 @@ export declare const enum DecisionField {
   DeniedFor = 8,
   /** The store's time of the answer. */
   At = 9,
-  /** How long until the same check is admitted again; [`Special::Never`] when waiting does not help. */
+  /** The time until the same check is admitted again. [`Special::Never`] if waiting does not help. */
   NextAfter = 10,
   /**
-   * The whole seconds until the limit that binds admits more units than now; [`Special::Never`] where the fields of a response do not
-   * say it.
+   * The whole seconds until the limit that binds admits more units than now. [`Special::Never`] if the fields of a response do not
+   * have it.
    */
   MoreAfter = 11,
   /** A further number for a settle: see [`charge_mark`](tidegate::host::charge_mark). */
   Charge = 12,
   /**
-   * Of a denial the generation that it is of: it may be repeated while that is the current one, see [`DENIAL_GENERATIONS`]. Of an
-   * admitted call the number of calls of its key that were counted with it, and 1 more; 0 where nothing is learned of the key.
+   * For a denial, its generation: it may be repeated while that is the current one, see [`DENIAL_GENERATIONS`]. For an
+   * admitted call, the number of calls of its key that were counted with it, and 1 more. 0 if nothing is learned about the key.
    */
   Generation = 13,
   /** How long before the answer's time its units were charged: see [`turn_length`](tidegate::host::turn_length). */
@@ -533,13 +533,13 @@ export declare const enum LimitField {
   Limit = 1,
   /** The units that are left. */
   Remaining = 2,
-  /** How long to wait; [`Special::Never`] when waiting does not help. */
+  /** The time to wait. [`Special::Never`] if waiting does not help. */
   RetryAfter = 3,
-  /** How long until the limit is as if unused. */
+  /** The time until the limit is as if it were unused. */
   ResetAfter = 4,
   /** Its [`LimitFlag`]s. */
   Flags = 5,
-  /** How long until it admits the same cost again; [`Special::Never`] when waiting does not help. */
+  /** The time until it admits the same cost again. [`Special::Never`] if waiting does not help. */
   NextAfter = 6,
   /** Units that are used beyond it. */
   Over = 7,

@@ -76,7 +76,7 @@ export function SkipRateLimit(...policies: readonly string[]): Nest.CustomDecora
 /** A guard that limits requests and messages. */
 export class RateLimitGuard implements Nest.CanActivate {
   readonly #options: RateLimitGuardOptions;
-  /** What guards with the same options object have counted: one of an application, and one of its gateway. */
+  /** The counts of guards with the same options object: one of an application, and one of its gateway. */
   readonly #asked: WeakSet<object>;
   readonly #settings = new Map<object, Map<object, NestSettings | undefined>>();
   #warned = false;

@@ -141,9 +141,9 @@ pub enum DecisionField {
     Limit,
     /// The units that are left of it.
     Remaining,
-    /// How long to wait; [`Special::Never`] when waiting does not help.
+    /// The time to wait. [`Special::Never`] if waiting does not help.
     RetryAfter,
-    /// How long until the limit is as if unused.
+    /// The time until the limit is as if it were unused.
     ResetAfter,
     /// The moment since 1970 at which it is as if unused.
     ResetAt,
@@ -155,15 +155,15 @@ pub enum DecisionField {
     DeniedFor,
     /// The store's time of the answer.
     At,
-    /// How long until the same check is admitted again; [`Special::Never`] when waiting does not help.
+    /// The time until the same check is admitted again. [`Special::Never`] if waiting does not help.
     NextAfter,
-    /// The whole seconds until the limit that binds admits more units than now; [`Special::Never`] where the fields of a response do not
-    /// say it.
+    /// The whole seconds until the limit that binds admits more units than now. [`Special::Never`] if the fields of a response do not
+    /// have it.
     MoreAfter,
     /// A further number for a settle: see [`charge_mark`](tidegate::host::charge_mark).
     Charge,
-    /// Of a denial the generation that it is of: it may be repeated while that is the current one, see [`DENIAL_GENERATIONS`]. Of an
-    /// admitted call the number of calls of its key that were counted with it, and 1 more; 0 where nothing is learned of the key.
+    /// For a denial, its generation: it may be repeated while that is the current one, see [`DENIAL_GENERATIONS`]. For an
+    /// admitted call, the number of calls of its key that were counted with it, and 1 more. 0 if nothing is learned about the key.
     Generation,
     /// How long before the answer's time its units were charged: see [`turn_length`](tidegate::host::turn_length).
     Turn,
@@ -180,13 +180,13 @@ pub enum LimitField {
     Limit,
     /// The units that are left.
     Remaining,
-    /// How long to wait; [`Special::Never`] when waiting does not help.
+    /// The time to wait. [`Special::Never`] if waiting does not help.
     RetryAfter,
-    /// How long until the limit is as if unused.
+    /// The time until the limit is as if it were unused.
     ResetAfter,
     /// Its [`LimitFlag`]s.
     Flags,
-    /// How long until it admits the same cost again; [`Special::Never`] when waiting does not help.
+    /// The time until it admits the same cost again. [`Special::Never`] if waiting does not help.
     NextAfter,
     /// Units that are used beyond it.
     Over,

@@ -116,7 +116,7 @@ impl LimiterBuilder {
         self.step(|builder| Ok(builder.clock(clock.clock.clone())))
     }
 
-    /// Opens the limiter. `array_layout.rs` says what the arrays hold. `onAnswers` is called when answers were delivered: with
+    /// Opens the limiter. `array_layout.rs` describes the arrays. `onAnswers` is called when answers were delivered: with
     /// how many numbers of `answers` they are, or with nothing when they are still to be collected. `readsOnLoop` says whether
     /// the event loop can read the limiter's sockets.
     #[napi(

@@ -223,7 +223,7 @@ fn check_answers_with_its_exit_code() {
     let allowed = run(&["check", "fixed-window 5/minute", "alice"]);
     assert_eq!(allowed.code, 0);
     golden("check", &allowed.out);
-    assert!(allowed.error.contains("memory:// is empty at every start"), "{}", allowed.error);
+    assert!(allowed.error.contains("memory:// is empty whenever the command starts"), "{}", allowed.error);
     let denied = run(&["check", "fixed-window 5/minute", "alice", "--cost", "6"]);
     assert_eq!(denied.code, 1);
     golden("check-denied", &denied.out);

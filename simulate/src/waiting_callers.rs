@@ -11,7 +11,7 @@ use crate::traffic::pattern::Random;
 /// The first pause of callers that do not wait for `retry_after`, in microseconds. Each pause is twice the last one.
 const FIRST_BACKOFF: u64 = 100_000;
 
-/// What a caller does that was refused.
+/// The reaction of a refused caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Retry {
     /// It gives up

@@ -123,7 +123,7 @@ test('a list or a map settles each entry', async (t) => {
   const wrong = [
     [[1, 2], /2 numbers for a Decision of 3 entries/],
     [[1, 2, 3, 4], /4 numbers/],
-    [{ tmp: 300 }, /"tmp", which is no policy.*"rpm", "tpm", "tpd"/],
+    [{ tmp: 300 }, /"tmp", which is not a policy.*"rpm", "tpm", "tpd"/],
     [{ tpm: -1 }, /"tpm".*not -1/],
     [[1, 2, '3'], /"tpd".*not "3"/],
     [null, /null/],

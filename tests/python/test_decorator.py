@@ -222,7 +222,7 @@ def test_wrong_use_raises() -> None:
         limiter.limit(lambda: None, key="k")  # type: ignore[arg-type]
     with pytest.raises(TypeError):
         limiter.limit("mail")  # type: ignore[call-arg]
-    with pytest.raises(PolicyError, match="no policy of this limiter"):
+    with pytest.raises(PolicyError, match="neither a policy of this limiter"):
         limiter.limit("male", key="k")
     with pytest.raises(PolicyError, match="fortnight"):
         limiter.limit("5/fortnight", key="k")

@@ -53,7 +53,7 @@ def test_a_settle_of_a_peek_charges(limiter: Limiter) -> None:
 def test_a_decision_that_left_its_process_cannot_be_settled(limiter: Limiter) -> None:
     decision = limiter.check("p", "k", 5)
     for _ in range(3):
-        with pytest.raises(ConfigError, match=r"left the process .* call charge or refund") as caught:
+        with pytest.raises(ConfigError, match=r"left the process .* or charge or refund") as caught:
             limiter.settle(pickle.loads(pickle.dumps(decision)), 0)
         assert caught.value.code == "config_invalid"
     assert used(limiter) == 5
@@ -245,7 +245,7 @@ def test_wrong_numbers_of_several_settle_nothing(store: str, prefix: str) -> Non
     decision = limiter.check_all([("rpm", "k"), ("tpm", "k", 500)])
     wrong: list[tuple[Any, str]] = [
         ([1], "1 numbers for a Decision of 2 entries"),
-        ({"tpd": 1}, 'no policy of the Decision: it has "rpm", "tpm"'),
+        ({"tpd": 1}, 'not a policy of the Decision: it has "rpm", "tpm"'),
         ([1, -1], "-1"),
         ([1, True], "True"),
         ({"rpm": "5"}, "5"),

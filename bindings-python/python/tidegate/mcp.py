@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from fastmcp.server.middleware import Middleware
     from typing_extensions import Unpack
 else:
-    # FastMCP calls what has the methods of its Middleware. Importing it would cost servers without it a second.
+    # FastMCP calls an object with the methods of its Middleware. Importing it would cost servers without it a second.
     Middleware = object
 
 __all__ = [

@@ -1,4 +1,4 @@
-//! Makes what a store needs.
+//! Makes the table that a store needs.
 
 use std::time::Duration;
 

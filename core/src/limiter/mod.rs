@@ -329,7 +329,7 @@ impl LimiterCore {
     fn reload(&self) -> Result<()> {
         self.open()?;
         let source = self.source.as_ref().ok_or_else(|| {
-            Error::config("reload needs a limiter that was made from a policy file: use Limiter.from_file")
+            Error::config("only a limiter that was made from a policy file can reload: make it from the file")
         })?;
         // The last of several reloads is the last that reads.
         let _reloading = self.reloading.lock();

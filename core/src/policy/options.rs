@@ -238,7 +238,7 @@ policy_options! {
     /// Evaluate and count the policy, but never deny a call.
     shadow: bool = Flag, "A shadow: it counts and reports denials, and denies nothing.";
 
-    /// The time for which a key stays denied after a denial. With several times, each block takes the next one, and the last repeats.
+    /// The time for which a key stays denied after a denial. With several times, each new block takes the next, and the last repeats.
     block_for: Option<BlockFor> = BlockFor, "Once denied, a key stays denied for {}, whatever its usage.";
 
     /// The time after the end of a block until the next block takes the first time of `block_for` again. Without it, a day.

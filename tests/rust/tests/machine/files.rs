@@ -223,9 +223,9 @@ fn what_is_no_file_of_a_store_is_refused() {
     changed(8, 4);
     refused(&url, "store_rejected", "layout 6");
     changed(24, 1);
-    refused(&url, "store_rejected", "header does not fit");
+    refused(&url, "store_rejected", "has a damaged header");
     fs::write(shared.path(), &whole[..whole.len() / 2]).expect("written");
-    refused(&url, "store_rejected", "header does not fit");
+    refused(&url, "store_rejected", "has a damaged header");
 }
 
 #[test]
