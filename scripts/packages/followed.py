@@ -19,7 +19,7 @@ from pathlib import Path
 
 from installed import ROOT, suffix
 
-sys.path.insert(0, str(ROOT / "tests" / "python"))
+sys.path[:0] = [str(ROOT / "tests" / "python"), str(ROOT / "tests" / "servers")]
 
 from followed_page import INSTALLS, FollowedPage
 from snippets import Block, blocks_of, is_followed, pages
@@ -38,7 +38,7 @@ class InstalledPage(FollowedPage):
         super().__init__(path, folder)
         self._dist = dist
         subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
-        for name in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "NODE_PATH"):
+        for name in ("BASH_ENV", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "NODE_PATH"):
             self._environment.pop(name, None)
         search = [place for place in os.environ["PATH"].split(os.pathsep) if not place.startswith(OURS)]
         self._environment["PATH"] = os.pathsep.join([str(folder / "venv" / "bin"), *search])
@@ -100,6 +100,8 @@ def main() -> None:
     dist, named = Path(sys.argv[1]).resolve(), sys.argv[2:]
     found = 0
     with tempfile.TemporaryDirectory() as temporary:
+        # The reader, who owns only the folders inside, looks up programs there.
+        Path(temporary).chmod(0o755)
         for path in filter(is_followed, pages()):
             begins = any(INSTALLS.match(line) for block in blocks_of(path) for line in block.code.splitlines())
             if not begins or (named and path.stem not in named):
