@@ -97,7 +97,7 @@ check-targets: toolchain ## Type-check the crate for Windows, macOS, musl, 32 bi
 
 # What the workflows run beside the commands above.
 
-.PHONY: workflows test-rust test-python test-node test-memory test-server test-clock test-bare msrv minimal-versions features
+.PHONY: workflows test-rust test-python test-free-threads test-node test-memory test-server test-clock test-bare msrv minimal-versions features
 .PHONY: semver advisories simulations mutants sbom publish-crates publish-npm sanitize
 
 workflows: setup ## Lint .github, and compare it with this file
@@ -108,6 +108,9 @@ test-rust: setup ## Run the tests of Rust
 
 test-python: setup ## Run the tests of Python, with the first python3 of PATH
 	@scripts/workflows/python.sh
+
+test-free-threads: setup ## Run what threads share with a free-threaded Python (PYTHON=python3.14t)
+	@PYTHON="$(PYTHON)" scripts/workflows/free_threads.sh
 
 test-node: setup ## Run the tests of Node, with the node of PATH
 	@scripts/workflows/node.sh

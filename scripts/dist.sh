@@ -6,11 +6,13 @@
 #     scripts/dist.sh --pack     builds nothing: makes the npm packages of all addons in dist/addons, and examines dist/
 #     scripts/dist.sh --examine  builds nothing: examines dist/ and tries it
 #
-# TARGETS="x86_64-unknown-linux-gnu …" are the only targets to build for. A release runs this on a host of each system, collects
-# their dist/ on the Linux host, and runs it there with --pack.
+# TARGETS="x86_64-unknown-linux-gnu …" are the only targets to build for. FREE_THREADED=yes builds the wheels for Python without a
+# global lock too. A release runs this on a host of each system, collects their dist/ on the Linux host, and runs it there with
+# --pack.
 #
 #     dist/crates   what `cargo package` has built again from its own archive
-#     dist/python   the sdist, and wheels for every Python from 3.10 on (abi3) with a list of the crates inside (CycloneDX)
+#     dist/python   the sdist, and wheels for every Python from 3.10 on (abi3), for 3.14t, and for every free-threaded Python from
+#                   3.15 on (abi3t), each with a list of the crates inside (CycloneDX)
 #     dist/addons   the binaries for Node
 #     dist/npm      the main package, and a package for each binary
 set -euo pipefail
@@ -82,7 +84,10 @@ build_wheel() {
         *-linux-gnu) how=(--zig --compatibility manylinux2014) ;;
         *-linux-musl) how=(--zig --compatibility musllinux_1_2) ;;
     esac
-    "$maturin" build --release --locked --strip --target "$target" ${how[@]+"${how[@]}"} --out dist/python
+    how=(--release --locked --strip --target "$target" ${how[@]+"${how[@]}"} --out dist/python)
+    "$maturin" build "${how[@]}"
+    # maturin knows these interpreters, so none has to be here. 3.15t stands for all that have the stable ABI `abi3t`.
+    [ "${FREE_THREADED:-}" != yes ] || "$maturin" build "${how[@]}" --interpreter 3.14t 3.15t
 }
 
 build() {

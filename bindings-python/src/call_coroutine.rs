@@ -22,9 +22,10 @@ use crate::python_call::PythonCall;
 /// A call that is made when it is awaited, like that of any `async def`.
 ///
 /// An immediate answer is returned without an iteration of the event loop.
-#[pyclass(module = "tidegate", weakref)]
+#[pyclass(module = "tidegate", frozen, weakref)]
 pub(crate) struct CallCoroutine {
-    state: State,
+    /// The state is taken out while Python code runs, so that the lock never spans such code. Another thread then finds `Finished`.
+    state: Mutex<State>,
 }
 
 enum State {
@@ -38,16 +39,20 @@ enum State {
     },
     /// Any other call. It takes its first step on this thread. If it `must_finish`, it cannot be cancelled after that.
     Task {
-        // The lock is never contended. It makes the task `Sync`, which Python objects must be.
-        task: Mutex<Pin<Box<dyn Future<Output = Result<Outcome>> + Send>>>,
+        task: Pin<Box<dyn Future<Output = Result<Outcome>> + Send>>,
         convert: ConvertOutcome,
         must_finish: bool,
     },
-    /// The call was made, and `await` will return this.
-    Answered(Py<PyAny>),
-    /// The call was made, and this future will have the answer.
-    Waiting(Py<AnswerFuture>),
+    Started(Started),
     Finished,
+}
+
+/// A call that was made.
+enum Started {
+    /// `await` will return this.
+    Answered(Py<PyAny>),
+    /// This future will have the answer.
+    Waiting(Py<AnswerFuture>),
 }
 
 impl CallCoroutine {
@@ -65,7 +70,7 @@ impl CallCoroutine {
         let limiter = Arc::clone(limiter);
         let policy = policy.clone().unbind();
         let key = key.unbind();
-        Ok(Self { state: State::Call { limiter, policy, key, call, convert } })
+        Ok(Self { state: Mutex::new(State::Call { limiter, policy, key, call, convert }) })
     }
 
     /// Any other call.
@@ -74,18 +79,24 @@ impl CallCoroutine {
         must_finish: bool,
         task: impl Future<Output = Result<Outcome>> + Send + 'static,
     ) -> Self {
-        Self { state: State::Task { task: Mutex::new(Box::pin(task)), convert, must_finish } }
+        Self { state: Mutex::new(State::Task { task: Box::pin(task), convert, must_finish }) }
     }
 
     pub(crate) fn answered(answer: Py<PyAny>) -> Self {
-        Self { state: State::Answered(answer) }
+        Self { state: Mutex::new(State::Started(Started::Answered(answer))) }
     }
 
-    /// Makes the call, unless that has happened before.
+    /// Puts a state in place of the present one, which it returns.
     #[inline]
-    fn start(&mut self, py: Python<'_>) -> PyResult<()> {
+    fn replace(&self, state: State) -> State {
+        std::mem::replace(&mut *self.state.lock(), state)
+    }
+
+    /// Makes the call, unless that has happened before, and takes it out.
+    #[inline]
+    fn start(&self, py: Python<'_>) -> PyResult<Started> {
         let _call = PythonCall::begin(py);
-        self.state = match std::mem::replace(&mut self.state, State::Finished) {
+        match self.replace(State::Finished) {
             State::Call { limiter, policy, key, call, convert } => {
                 let (policy, key) = (policy.bind(py), key.bind(py));
                 let (policy, key) = (PolicyArgument::of(policy)?, utf8(key)?);
@@ -97,26 +108,23 @@ impl CallCoroutine {
                 match posted? {
                     Posted::Answered(answer) => {
                         let decision = answer.map_err(|error| raise_about(error, policy.text()))?;
-                        State::Answered(convert(py, Outcome::Decision(decision))?)
+                        Ok(Started::Answered(convert(py, Outcome::Decision(decision))?))
                     }
-                    Posted::Future(future) => State::Waiting(future),
+                    Posted::Future(future) => Ok(Started::Waiting(future)),
                 }
             }
-            State::Task { task, convert, must_finish } => {
-                let mut task = task.into_inner();
+            State::Task { mut task, convert, must_finish } => {
                 // The first step runs here, because it begins sooner and a store in memory answers at once.
                 let mut context = std::task::Context::from_waker(std::task::Waker::noop());
                 if let Poll::Ready(outcome) = task.as_mut().poll(&mut context) {
-                    self.state = State::Answered(convert(py, outcome.map_err(raise)?)?);
-                    return Ok(());
+                    return Ok(Started::Answered(convert(py, outcome.map_err(raise)?)?));
                 }
                 let completions = LoopCompletions::of_running_loop(py)?;
-                State::Waiting(LoopCompletions::start_task(&completions, convert, must_finish, task)?)
+                LoopCompletions::start_task(&completions, convert, must_finish, task).map(Started::Waiting)
             }
-            State::Finished => return Err(awaited_twice()),
-            started => started,
-        };
-        Ok(())
+            State::Started(started) => Ok(started),
+            State::Finished => Err(awaited_twice()),
+        }
     }
 }
 
@@ -136,43 +144,41 @@ fn asked_by_asyncio(py: Python<'_>) -> PyResult<bool> {
 #[pymethods]
 impl CallCoroutine {
     fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
-        let mut coroutine = slf.borrow_mut();
-        coroutine.start(py)?;
-        if let State::Waiting(future) = &coroutine.state {
+        match slf.get().start(slf.py())? {
             // From here on the task awaits the future directly.
-            let future = future.bind(py).clone().into_any();
-            coroutine.state = State::Finished;
-            return Ok(future);
+            Started::Waiting(future) => Ok(future.into_bound(slf.py()).into_any()),
+            answered => {
+                slf.get().replace(State::Started(answered));
+                Ok(slf.clone().into_any())
+            }
         }
-        Ok(slf.clone().into_any())
     }
 
     fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
         slf
     }
 
-    fn __next__(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.start(py)?;
-        match &self.state {
-            State::Waiting(future) => AnswerFuture::__next__(future.bind(py)).map(Bound::unbind),
-            _ => match std::mem::replace(&mut self.state, State::Finished) {
-                State::Answered(answer) => Err(returned(answer)),
-                _ => Err(awaited_twice()),
-            },
+    fn __next__(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        match self.start(py)? {
+            Started::Waiting(future) => {
+                let next = AnswerFuture::__next__(future.bind(py)).map(Bound::unbind);
+                self.replace(State::Started(Started::Waiting(future)));
+                next
+            }
+            Started::Answered(answer) => Err(returned(answer)),
         }
     }
 
     /// Sends a value into it, as `send` of any coroutine.
     #[pyo3(signature = (value: "Any") -> "Any")]
-    fn send(&mut self, value: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+    fn send(&self, value: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         self.__next__(value.py())
     }
 
     /// Raises an error in it, as `throw` of any coroutine.
     #[pyo3(signature = (*error: "Any") -> "Any")]
-    fn throw(&mut self, error: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
-        self.state = State::Finished;
+    fn throw(&self, error: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
+        self.replace(State::Finished);
         // The argument is an exception or, in the older form, a class, its value and a traceback.
         let (kind, value) = (error.get_item(0)?, error.get_item(1).ok().filter(|value| !value.is_none()));
         let raised = match value {
@@ -186,8 +192,8 @@ impl CallCoroutine {
 
     /// Ends it, as `close` of any coroutine.
     #[pyo3(signature = () -> "None")]
-    fn close(&mut self) {
-        self.state = State::Finished;
+    fn close(&self) {
+        self.replace(State::Finished);
     }
 
     /// A call that was not awaited has no answer. As a truth value it would admit every call.
@@ -203,7 +209,7 @@ impl CallCoroutine {
 
 impl Drop for CallCoroutine {
     fn drop(&mut self) {
-        if !matches!(self.state, State::Call { .. } | State::Task { .. }) {
+        if !matches!(*self.state.lock(), State::Call { .. } | State::Task { .. }) {
             return;
         }
         Python::try_attach(|py| {

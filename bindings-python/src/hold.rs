@@ -35,7 +35,9 @@ impl HeldUnits {
 
     /// Takes the hold out. Its drop gives it back.
     fn take(&self) -> Option<tidegate::Hold> {
-        let hold = self.hold.lock().take()?;
+        let mut held = self.hold.lock();
+        let hold = held.take()?;
+        // Before another thread finds no hold.
         self.was_lost.store(hold.lost(), Ordering::Relaxed);
         Some(hold)
     }

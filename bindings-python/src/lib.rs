@@ -40,7 +40,9 @@ mod store_change;
 mod warning;
 
 /// The compiled part of the package `tidegate`; import its names from there.
-#[pyo3::pymodule]
+///
+/// It needs no global interpreter lock: its classes are frozen, and a Rust lock never spans a call of Python.
+#[pyo3::pymodule(gil_used = false)]
 mod _tidegate {
     #[pymodule_export]
     use crate::admission::Admission;

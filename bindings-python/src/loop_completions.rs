@@ -113,7 +113,7 @@ impl PendingFuture {
     /// Sets the answer. A cancelled future drops its result, which gives back a hold.
     fn set(&self, py: Python<'_>, outcome: Result<Outcome>) -> Option<Waiter> {
         let answer = outcome.map_err(raise).and_then(|outcome| (self.convert)(py, outcome));
-        self.future.bind(py).borrow_mut().set(answer)
+        self.future.get().set(answer.map_err(|error| error.into_value(py)))
     }
 }
 
@@ -358,7 +358,7 @@ impl LoopCompletions {
     fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> std::result::Result<(), pyo3::PyTraverseError> {
         visit.call(&self.event_loop)?;
         self.list.waker.traverse(&visit)?;
-        // Only a thread that has the interpreter holds the lock, and now the collector has the interpreter.
+        // Without a global lock the collector may have stopped a thread that holds this one. Then it frees these another time.
         self.futures.try_lock().map_or(Ok(()), |futures| futures.traverse(&visit))
     }
 

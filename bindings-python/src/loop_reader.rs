@@ -23,6 +23,8 @@ mod on_loop {
 
     /// No loop has used the limiter yet.
     const UNUSED: u64 = 0;
+    /// A loop is about to read.
+    const CHANGES: u64 = u64::MAX - 1;
     /// Threads of the core read from now on.
     const THREADS: u64 = u64::MAX;
 
@@ -56,20 +58,41 @@ mod on_loop {
 
         #[cold]
         fn change(&self, completions: &Bound<'_, LoopCompletions>) -> PyResult<()> {
-            let py = completions.py();
-            self.reader.store(THREADS, Ordering::Relaxed);
+            let (py, number) = (completions.py(), completions.get().number);
+            let before = self.reader.swap(CHANGES, Ordering::AcqRel);
+            let is_alone = before != CHANGES && before != THREADS;
+            if !is_alone {
+                self.reader.store(THREADS, Ordering::Release);
+            }
+            if self.end_registration(py) || !is_alone {
+                // Two loops use the limiter. The answers of one must not depend on the pace of the other.
+                self.reader.store(THREADS, Ordering::Release);
+                return Ok(());
+            }
+            let registered = self.register(completions);
+            let reader = registered.as_ref().map_or(UNUSED, |reads| if *reads { number } else { THREADS });
+            // Another loop may have begun to use the limiter meanwhile.
+            if self.reader.compare_exchange(CHANGES, reader, Ordering::AcqRel, Ordering::Acquire).is_err() {
+                self.end_registration(py);
+            }
+            registered.map(drop)
+        }
+
+        /// Makes threads read. Returns true if the registered loop has to stop, and has been told so.
+        fn end_registration(&self, py: Python<'_>) -> bool {
             // Python code may run from here on, and other threads with it, so the lock must not be held.
             let before = self.registration.lock().take();
             let other =
                 before.filter(|before| before.generation == process_generation()).and_then(|it| it.open_loop(py));
             // A closed loop may still have the file open, so this is for all loops.
             py.detach(|| self.limiter.read_on_threads());
-            if let Some((running, file)) = other {
-                // Two loops use the limiter. The answers of one must not depend on the pace of the other.
-                remove_reader(&running, file);
-                return Ok(());
-            }
-            let Some(poller) = py.detach(|| self.limiter.reply_poller()) else { return Ok(()) };
+            other.map(|(running, file)| remove_reader(&running, file)).is_some()
+        }
+
+        /// Makes the running loop read. Returns false if it cannot.
+        fn register(&self, completions: &Bound<'_, LoopCompletions>) -> PyResult<bool> {
+            let py = completions.py();
+            let Some(poller) = py.detach(|| self.limiter.reply_poller()) else { return Ok(false) };
             let running = running_loop(py)?;
             let registration = LoopRegistration {
                 running: PyWeakrefReference::new(&running)?.unbind(),
@@ -80,16 +103,13 @@ mod on_loop {
             let callback = LoopCompletions::continuing(completions, callback.getattr("_on_readable")?)?;
             match add_reader(&running, registration.file, callback) {
                 Ok(()) => {
-                    *self.registration.lock() = Some(registration);
-                    self.reader.store(completions.get().number, Ordering::Relaxed);
-                    Ok(())
+                    let before = self.registration.lock().replace(registration);
+                    drop(before);
+                    Ok(true)
                 }
                 // The loop cannot watch files.
-                Err(error) if error.is_instance_of::<PyException>(py) => Ok(()),
-                Err(interrupted) => {
-                    self.reader.store(UNUSED, Ordering::Relaxed);
-                    Err(interrupted)
-                }
+                Err(error) if error.is_instance_of::<PyException>(py) => Ok(false),
+                Err(interrupted) => Err(interrupted),
             }
         }
     }

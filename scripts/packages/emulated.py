@@ -168,7 +168,7 @@ def unpacked_npm(dist: Path, names: list[str], folder: Path) -> Path:
 def glibc_wheel(dist: Path, cpu: str, folder: Path) -> str:
     emulate = emulator(cpu)
     root = debian(cpu, SYSROOT, f"glibc-{cpu}")
-    site = unpacked_wheel(artefact(dist, f"python/*manylinux*{cpu}.whl"), folder)
+    site = unpacked_wheel(artefact(dist, f"python/*-abi3-manylinux*{cpu}.whl"), folder)
     python: list[str | Path] = [*emulate, "-L", root, root / "usr" / "bin" / PYTHON]
     for example in EXAMPLES:
         run(*python, ROOT / example, folder=folder, PYTHONPATH=str(site))
@@ -208,7 +208,7 @@ def docker_serves() -> bool:
 
 
 def musl_wheel(dist: Path, cpu: str, folder: Path) -> str:
-    site = unpacked_wheel(artefact(dist, f"python/*musllinux*{cpu}.whl"), folder)
+    site = unpacked_wheel(artefact(dist, f"python/*-abi3-musllinux*{cpu}.whl"), folder)
     asked = Library(site / "tidegate" / "_tidegate.abi3.so").undefined()
     missing = sorted(asked - Library(musl(cpu)).defined() - stable_abi(dist, cpu, folder))
     if missing:
@@ -224,7 +224,7 @@ def musl_wheel(dist: Path, cpu: str, folder: Path) -> str:
 
 def stable_abi(dist: Path, cpu: str, folder: Path) -> set[str]:
     """The symbols that the wheel for glibc needs from Python. The Pythons here load it, so they define all of them."""
-    site = unpacked_wheel(artefact(dist, f"python/*manylinux*{cpu}.whl"), folder / "glibc")
+    site = unpacked_wheel(artefact(dist, f"python/*-abi3-manylinux*{cpu}.whl"), folder / "glibc")
     asked = Library(site / "tidegate" / "_tidegate.abi3.so").undefined()
     return {name for name in asked if name.startswith(("Py", "_Py"))}
 

@@ -1,5 +1,5 @@
-"""Follows each page that begins with an installation as its reader does, with the packages of `make dist`. Each page
-gets a clean folder, a new environment for Python, and a new program for Rust.
+"""Follows each page that begins with an installation as its reader does, who is not root, with the packages of
+`make dist`. Each page gets a clean folder, a new environment for Python, and a new program for Rust.
 
 python scripts/packages/followed.py dist [page …]
 """
@@ -14,14 +14,18 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 from pathlib import Path
 
 from installed import ROOT, suffix
 
-sys.path.insert(0, str(ROOT / "tests" / "python"))
+sys.path[:0] = [str(ROOT / "tests" / "python"), str(ROOT / "tests" / "servers")]
 
 from followed_page import INSTALLS, FollowedPage
 from snippets import Block, blocks_of, is_followed, pages
+
+# Folders of this checkout with programs that a reader does not have.
+OURS = tuple(str(ROOT / folder) for folder in (".cache/venv", ".cache/dist", ".cache/zig", "node_modules"))
 
 
 class InstalledPage(FollowedPage):
@@ -34,12 +38,14 @@ class InstalledPage(FollowedPage):
         super().__init__(path, folder)
         self._dist = dist
         subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
-        for name in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "NODE_PATH"):
+        for name in ("BASH_ENV", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "NODE_PATH"):
             self._environment.pop(name, None)
-        self._environment["PATH"] = os.pathsep.join([str(folder / "venv" / "bin"), os.environ["PATH"]])
+        search = [place for place in os.environ["PATH"].split(os.pathsep) if not place.startswith(OURS)]
+        self._environment["PATH"] = os.pathsep.join([str(folder / "venv" / "bin"), *search])
         # One for all pages, and not that of the checkout, where the same name is another package.
         self._environment["CARGO_TARGET_DIR"] = str(folder.parent / "target")
         shutil.copy(ROOT / "rust-toolchain.toml", folder)
+        self.seconds_to_install = 0.0
 
     def may_be_followed_by_a_reader(self) -> bool:
         """False for a page with cargo, which writes into the home folder of the user who has installed it."""
@@ -48,11 +54,12 @@ class InstalledPage(FollowedPage):
     def _run_commands(self, block: Block) -> str | None:
         installs = [line for line in block.code.splitlines() if INSTALLS.match(line)]
         if installs:
-            lines = "\n".join(["set -e", *map(self._with_package, installs)])
+            lines, began = "\n".join(["set -e", *map(self._with_package, installs)]), time.monotonic()
             subprocess.run(
-                ["bash", "-c", lines], cwd=self.folder, env=self._environment, stdin=subprocess.DEVNULL,
+                self._command(lines), cwd=self.folder, env=self._environment, stdin=subprocess.DEVNULL,
                 timeout=self.patience, check=True,
             )  # fmt: skip
+            self.seconds_to_install += time.monotonic() - began
         for name in re.findall(r"^cd (\w+)$", block.code, re.MULTILINE):
             self.folder /= name
         return super()._run_commands(block)
@@ -67,7 +74,7 @@ class InstalledPage(FollowedPage):
             line = 'pip install "tidegate"'
         if line.startswith("pip "):
             kind = "musllinux" if suffix().endswith("musl") else "manylinux"
-            wheel = Path(self.one(f"python/tidegate-*{kind}*{platform.machine()}.whl"))
+            wheel = Path(self.one(f"python/tidegate-*-abi3-{kind}*{platform.machine()}.whl"))
             line = line.replace("pip install", "pip install --quiet --disable-pip-version-check")
             return re.sub(r'"tidegate(\[\w+\])?"', rf'"tidegate\1 @ {wheel.as_uri()}"', line)
         if line.startswith("npm "):
@@ -93,6 +100,8 @@ def main() -> None:
     dist, named = Path(sys.argv[1]).resolve(), sys.argv[2:]
     found = 0
     with tempfile.TemporaryDirectory() as temporary:
+        # The reader, who owns only the folders inside, looks up programs there.
+        Path(temporary).chmod(0o755)
         for path in filter(is_followed, pages()):
             begins = any(INSTALLS.match(line) for block in blocks_of(path) for line in block.code.splitlines())
             if not begins or (named and path.stem not in named):
@@ -100,8 +109,16 @@ def main() -> None:
             found += 1
             folder = Path(temporary) / path.stem
             folder.mkdir()
-            with InstalledPage(path, folder, dist) as page:
-                print(f"  {path.relative_to(ROOT)}: {page.follow()} answers are as the page says", flush=True)
+            page = InstalledPage(path, folder, dist)
+            with page:
+                began = time.monotonic()
+                answers = page.follow()
+                rest = time.monotonic() - began - page.seconds_to_install
+                print(
+                    f"  {path.relative_to(ROOT)}: {answers} answers are as the page says, after "
+                    f"{page.seconds_to_install:.0f} s to install and {rest:.0f} s for the rest",
+                    flush=True,
+                )
     if not found:
         sys.exit("dist: no page was followed")
 

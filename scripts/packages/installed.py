@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PYTHONS = ["3.10", "3.11", "3.12", "3.13", "3.14"]
+PYTHONS = ["3.10", "3.11", "3.12", "3.13", "3.14", "3.15"]
 EXAMPLES = ["examples/python_script.py", "examples/python_time_travel.py"]
 SYSTEMS = {"Linux": "linux", "Darwin": "darwin", "Windows": "win32"}
 CRATE_EXAMPLE = """

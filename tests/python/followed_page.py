@@ -124,7 +124,7 @@ class FollowedPage:
                 printed = None
                 if block.title:
                     file = self.folder / block.title
-                    file.parent.mkdir(exist_ok=True)
+                    file.parent.mkdir(parents=True, exist_ok=True)
                     file.write_text(self._here(block.code), encoding="utf-8")
         return compared
 

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -18,6 +20,18 @@ AnyLimiter: TypeAlias = "Limiter | AsyncLimiter"
 TRACED: dict[int, Callable[[AnyLimiter], Any]] = {}
 # The limiters that `to_async` and `to_blocking` have made from one another. Tracing one of them traces all.
 _SAME: weakref.WeakKeyDictionary[AnyLimiter, weakref.WeakSet[AnyLimiter]] = weakref.WeakKeyDictionary()
+# Held while `_SAME` is read or changed, because a set that grows cannot be iterated over.
+_LOCK = threading.RLock()
+
+
+def _begin_anew() -> None:
+    """Replaces the lock in a forked child, where no thread is left to free it."""
+    global _LOCK
+    _LOCK = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)
 
 
 class LimiterWrapper:
@@ -33,10 +47,11 @@ def unwrapped(limiter: Any) -> Any:
 
 def trace_calls(limiter: AnyLimiter, wrap: Callable[[AnyLimiter], Any]) -> None:
     """From now on, `wrap` makes the object that is asked in place of this limiter."""
-    for one in [limiter, *_SAME.get(limiter, ())]:
-        if id(one) not in TRACED:
-            weakref.finalize(one, TRACED.pop, id(one), None).atexit = False
-        TRACED[id(one)] = wrap
+    with _LOCK:
+        for one in [limiter, *_SAME.get(limiter, ())]:
+            if id(one) not in TRACED:
+                weakref.finalize(one, TRACED.pop, id(one), None).atexit = False
+            TRACED[id(one)] = wrap
 
 
 def to_blocking(limiter: AnyLimiter) -> Limiter:
@@ -50,11 +65,12 @@ def to_async(limiter: AnyLimiter) -> AsyncLimiter:
 
 
 def _join(limiter: AnyLimiter, made: Any) -> Any:
-    same = _SAME.setdefault(limiter, weakref.WeakSet((limiter,)))
-    same.add(made)
-    _SAME[made] = same
-    if (wrap := TRACED.get(id(limiter))) is not None:
-        trace_calls(made, wrap)
+    with _LOCK:
+        same = _SAME.setdefault(limiter, weakref.WeakSet((limiter,)))
+        same.add(made)
+        _SAME[made] = same
+        if (wrap := TRACED.get(id(limiter))) is not None:
+            trace_calls(made, wrap)
     return made
 
 

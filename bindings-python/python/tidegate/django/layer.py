@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -268,15 +267,19 @@ def limits_at(layer: DjangoLayer, view: Any, request: Any) -> tuple[BoundLimit, 
     return (*(layer.bound(one, place_of(view, request)) for one in own), *layer._application)
 
 
-@functools.cache
+_standalone: dict[None, DjangoLayer] = {}
+
+
 def standalone_layer() -> DjangoLayer:
     """Returns the layer of throttle classes in a project without the middleware."""
-    return DjangoLayer()
+    layer = _standalone.get(None)
+    # The threads of the first requests may each make one. All of them use the one that is kept.
+    return _standalone.setdefault(None, DjangoLayer()) if layer is None else layer
 
 
 def _forget(*, setting: str, **_: Any) -> None:
     if setting == "TIDEGATE":
-        standalone_layer.cache_clear()
+        _standalone.clear()
 
 
 setting_changed.connect(_forget)
