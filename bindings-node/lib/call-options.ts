@@ -12,17 +12,18 @@ import type { PolicyLike, PolicyRef } from './policy.js';
 export interface CheckOptions {
   // options: check
   /**
-   * The units of the call: a number, or numbers by the names of units for limits that name what they count. Default: 1.
+   * The units of the call: a number, or numbers by the names of units, for limits with units such as tokens. Default:
+   * 1.
    */
   cost?: Cost | undefined;
-  /** Metadata that the journal remembers. */
+  /** Metadata that the journal keeps with the attempt. */
   meta?: string | Uint8Array | undefined;
   /**
-   * Takes as many units as there are, up to the cost: `granted` says how many. It is denied where there are none.
-   * Default: false.
+   * Take the units that are left, up to the cost. `granted` is their number. Without any, the check is denied. Default:
+   * false.
    */
   partial?: boolean | undefined;
-  /** The class of the call, one of the policy's `priorities`: it leaves a part of each limit free. */
+  /** The class of the call, one of the policy's `priorities`. The call leaves the part of its class free. */
   priority?: string | undefined;
   // options end
 }
@@ -31,7 +32,8 @@ export interface CheckOptions {
 export interface CostOptions {
   // options: refund
   /**
-   * The units of the call: a number, or numbers by the names of units for limits that name what they count. Default: 1.
+   * The units of the call: a number, or numbers by the names of units, for limits with units such as tokens. Default:
+   * 1.
    */
   cost?: Cost | undefined;
   // options end
@@ -41,10 +43,11 @@ export interface CostOptions {
 export interface PeekOptions {
   // options: peek
   /**
-   * The units of the call: a number, or numbers by the names of units for limits that name what they count. Default: 1.
+   * The units of the call: a number, or numbers by the names of units, for limits with units such as tokens. Default:
+   * 1.
    */
   cost?: Cost | undefined;
-  /** The class of the call, one of the policy's `priorities`: it leaves a part of each limit free. */
+  /** The class of the call, one of the policy's `priorities`. The call leaves the part of its class free. */
   priority?: string | undefined;
   // options end
 }
@@ -53,14 +56,15 @@ export interface PeekOptions {
 export interface AcquireOptions {
   // options: acquire
   /**
-   * The units of the call: a number, or numbers by the names of units for limits that name what they count. Default: 1.
+   * The units of the call: a number, or numbers by the names of units, for limits with units such as tokens. Default:
+   * 1.
    */
   cost?: Cost | undefined;
-  /** The longest to wait. Default: as long as it takes. */
+  /** The longest time to wait. Default: as long as it takes. */
   timeoutMs?: number | undefined;
-  /** Metadata that the journal remembers. */
+  /** Metadata that the journal keeps with the attempt. */
   meta?: string | Uint8Array | undefined;
-  /** The class of the call, one of the policy's `priorities`: it leaves a part of each limit free. */
+  /** The class of the call, one of the policy's `priorities`. The call leaves the part of its class free. */
   priority?: string | undefined;
   /** An `AbortSignal` that cancels the waiting: the call then rejects with the signal's reason. */
   signal?: CancelSignal | undefined;
@@ -71,7 +75,8 @@ export interface AcquireOptions {
 export interface ObserveOptions {
   // options: observe
   /**
-   * The Decision of the call that was answered: what was charged since then is counted beside what the response says.
+   * The Decision of the answered call. Tidegate then adds the units that were charged since to the usage in the
+   * response.
    */
   decision?: Decision | undefined;
   // options end
@@ -81,14 +86,15 @@ export interface ObserveOptions {
 export interface HoldOptions {
   // options: hold
   /**
-   * The units of the call: a number, or numbers by the names of units for limits that name what they count. Default: 1.
+   * The units of the call: a number, or numbers by the names of units, for limits with units such as tokens. Default:
+   * 1.
    */
   cost?: Cost | undefined;
-  /** The longest to wait for room; without end it waits for as long as it takes. Default: 0. */
+  /** The longest time to wait for room. Without an end, the call waits until there is room. Default: 0. */
   timeoutMs?: number | undefined;
-  /** The class of the call, one of the policy's `priorities`: it leaves a part of each limit free. */
+  /** The class of the call, one of the policy's `priorities`. The call leaves the part of its class free. */
   priority?: string | undefined;
-  /** Metadata that the journal remembers. */
+  /** Metadata that the journal keeps with the attempt. */
   meta?: string | Uint8Array | undefined;
   /** An `AbortSignal` that cancels the waiting: the call then rejects with the signal's reason. */
   signal?: CancelSignal | undefined;
@@ -98,7 +104,7 @@ export interface HoldOptions {
 /** The options of `override`. */
 export interface OverrideOptions {
   // options: override
-  /** For how long the key has the numbers. Default: until they are removed. */
+  /** The time until the override ends. Default: until they are removed. */
   ttlMs?: number | undefined;
   // options end
 }

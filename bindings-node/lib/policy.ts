@@ -53,31 +53,30 @@ export interface PolicyOptions {
   /** Its name. Default: its notation, so that the same limits written in two places are the same policy. */
   name?: string | undefined;
   // options: policy
-  /** What a check answers when the store fails; overrides the limiter's choice. */
+  /** The answer to a check when the store fails. It overrides the choice of the limiter. */
   onStoreError?: OnStoreError | undefined;
-  /** Evaluate and count, but never deny. Default: false. */
+  /** Evaluate and count the policy, but never deny a call. Default: false. */
   shadow?: boolean | undefined;
   /**
-   * Once denied, the key stays denied this long; of several lengths, each further block has the next, and the last
-   * repeats.
+   * The time for which a key stays denied after a denial. With several times, each new block takes the next, and the
+   * last repeats.
    */
   blockFor?: Duration | readonly Duration[] | undefined;
   /**
-   * With several lengths in `blockFor`: a key whose last block ended so long ago begins with the first length again.
-   * Without it a day.
+   * The time after the end of a block until the next block takes the first time of `blockFor` again. Without it, a day.
    */
   forgive?: Duration | undefined;
-  /** Charge denied checks too: a caller that keeps trying stays out. Default: false. */
+  /** Charge denied checks too, so that a caller that keeps trying stays denied. Default: false. */
   countDenied?: boolean | undefined;
-  /** Remember that many of the newest attempts with their metadata; 0 is none. Default: 0. */
+  /** The number of newest attempts to remember with their metadata. With 0, nothing is remembered. Default: 0. */
   journal?: number | undefined;
-  /** Take units in advance and spend them without the network: a number of units, or a part such as `5%`. */
+  /** The units that a process takes in advance and spends without the network: a number, or a part such as `5%`. */
   lease?: number | string | undefined;
-  /** Classes of calls, each with the part of every limit that it leaves free, such as `batch: 30%`. */
+  /** The classes of calls. Each must leave a part of every limit free for others, such as `batch: 30%`. */
   priorities?: Readonly<Record<string, string>> | undefined;
-  /** How old a hold of a `concurrency` limit may become: from then on it is not renewed, and its ttl ends it. */
+  /** The longest time that a hold of a `concurrency` limit is renewed. After it, the ttl ends the hold. */
   maxHold?: Duration | undefined;
-  /** Other limits for single keys, by the key: a notation, or `none` for no limit. */
+  /** Other limits for single keys, by the key: a notation, or `none` for a key without limits. */
   overrides?: Readonly<Record<string, OverrideLike>> | undefined;
   // options end
 }
@@ -253,58 +252,57 @@ export class Policy {
   }
 
   // options: properties of a policy
-  /** What a check answers when the store fails; overrides the limiter's choice. */
+  /** The answer to a check when the store fails. It overrides the choice of the limiter. */
   get onStoreError(): OnStoreError | undefined {
     return this.#options['onStoreError'] as OnStoreError | undefined;
   }
 
-  /** Evaluate and count, but never deny. */
+  /** Evaluate and count the policy, but never deny a call. */
   get shadow(): boolean {
     return this.#options['shadow'] as boolean;
   }
 
   /**
-   * Once denied, the key stays denied this long; of several lengths, each further block has the next, and the last
-   * repeats.
+   * The time for which a key stays denied after a denial. With several times, each new block takes the next, and the
+   * last repeats.
    */
   get blockForMs(): number | readonly number[] | undefined {
     return this.#options['blockForMs'] as number | readonly number[] | undefined;
   }
 
   /**
-   * With several lengths in `blockFor`: a key whose last block ended so long ago begins with the first length again.
-   * Without it a day.
+   * The time after the end of a block until the next block takes the first time of `blockFor` again. Without it, a day.
    */
   get forgiveMs(): number | undefined {
     return this.#options['forgiveMs'] as number | undefined;
   }
 
-  /** Charge denied checks too: a caller that keeps trying stays out. */
+  /** Charge denied checks too, so that a caller that keeps trying stays denied. */
   get countDenied(): boolean {
     return this.#options['countDenied'] as boolean;
   }
 
-  /** Remember that many of the newest attempts with their metadata; 0 is none. */
+  /** The number of newest attempts to remember with their metadata. With 0, nothing is remembered. */
   get journal(): number {
     return this.#options['journal'] as number;
   }
 
-  /** Take units in advance and spend them without the network: a number of units, or a part such as `5%`. */
+  /** The units that a process takes in advance and spends without the network: a number, or a part such as `5%`. */
   get lease(): number | string | undefined {
     return this.#options['lease'] as number | string | undefined;
   }
 
-  /** Classes of calls, each with the part of every limit that it leaves free, such as `batch: 30%`. */
+  /** The classes of calls. Each must leave a part of every limit free for others, such as `batch: 30%`. */
   get priorities(): Record<string, string> | undefined {
     return this.#options['priorities'] as Record<string, string> | undefined;
   }
 
-  /** How old a hold of a `concurrency` limit may become: from then on it is not renewed, and its ttl ends it. */
+  /** The longest time that a hold of a `concurrency` limit is renewed. After it, the ttl ends the hold. */
   get maxHoldMs(): number | undefined {
     return this.#options['maxHoldMs'] as number | undefined;
   }
 
-  /** Other limits for single keys, by the key: a notation, or `none` for no limit. */
+  /** Other limits for single keys, by the key: a notation, or `none` for a key without limits. */
   get overrides(): Readonly<Record<string, string>> | undefined {
     return this.#options['overrides'] as Readonly<Record<string, string>> | undefined;
   }

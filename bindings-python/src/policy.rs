@@ -325,15 +325,15 @@ impl Policy {
         self.inner.options().shadow
     }
 
-    /// The time for which a key stays denied after a denial. With several times, each new block takes the next one, and the last
-    /// repeats.
+    /// The time for which a key stays denied after a denial. With several times, each new block takes the next, and the
+    /// last repeats.
     #[getter]
     fn block_for(&self) -> Option<BlockLengths> {
         self.inner.options().block_for.as_ref().map(block_lengths)
     }
 
-    /// The time after the end of a block until the next block takes the first time of `block_for`
-    /// again. Without it a day.
+    /// The time after the end of a block until the next block takes the first time of `block_for` again. Without it, a
+    /// day.
     #[getter]
     fn forgive(&self) -> Option<f64> {
         self.inner.options().forgive.map(|period| period.micros() as f64 / 1e6)

@@ -76,12 +76,12 @@ pub(crate) struct Arguments {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Pattern")]
 struct PatternOptions {
-    /// The rate of the calls of all keys, such as 20/s, 1.5k/minute or 1M/s [default: twice the rate of the policies; with
+    /// The rate of the calls of all keys, such as 20/s, 1.5k/minute or 1M/s [default: twice the rate of the policies, and with
     /// outgoing their rate]
     #[arg(long, value_parser = number_text::rate, conflicts_with = "trace")]
     rate: Option<f64>,
 
-    /// The length of the traffic, such as 90s, 10m or 1 day [default: some periods of the policies; a day for daily]
+    /// The length of the traffic, such as 90s, 10m or 1 day [default: some periods of the policies, or a day for daily]
     #[arg(long, value_name = "TIME", value_parser = length, conflicts_with = "trace")]
     duration: Option<u64>,
 
@@ -90,7 +90,7 @@ struct PatternOptions {
     #[arg(long, value_name = "COUNT", value_parser = value_parser!(u32).range(1..=1_000_000), conflicts_with = "trace")]
     calls: Option<u32>,
 
-    /// The number of keys that make the calls [default: 10; with outgoing 1, the service that is called]
+    /// The number of keys that make the calls [default: 10, and with outgoing 1, the service that is called]
     #[arg(long, value_name = "COUNT", value_parser = value_parser!(u32).range(1..=1_000_000), conflicts_with = "trace")]
     keys: Option<u32>,
 
@@ -114,16 +114,19 @@ struct TraceArguments {
     #[arg(long, conflicts_with = "pattern")]
     format: Option<TraceFormat>,
 
-    /// The field of JSON lines, or the column, with the time. Dots lead into objects [default: time, timestamp, ts, @timestamp, at or date]
+    /// The field of JSON lines, or the column, with the time. Dots lead into objects [default: time, timestamp, ts, @timestamp, at or
+    /// date]
     #[arg(long, value_name = "FIELD", conflicts_with = "pattern")]
     time_field: Option<String>,
 
-    /// The key: a field of JSON lines, a column that the first line names, or a field of an access log (address, user, method, path, status, referer, agent)
-    /// [default: address in an access log; else key, user, user_id, client, client_ip, remote_addr, remote_ip or ip]
+    /// The key: a field of JSON lines, a column that the first line names, or a field of an access log (address, user, method, path,
+    /// status, referer, agent)
+    /// [default: address in an access log, else key, user, user_id, client, client_ip, remote_addr, remote_ip or ip]
     #[arg(long, value_name = "FIELD", conflicts_with = "pattern")]
     key_field: Option<String>,
 
-    /// The field of JSON lines, or the column, with the cost of a call [default: cost, if the first line has it; else every call costs 1]
+    /// The field of JSON lines, or the column, with the cost of a call [default: cost, if the first line has it, else every call
+    /// costs 1]
     #[arg(long, value_name = "FIELD", conflicts_with = "pattern")]
     cost_field: Option<String>,
 
