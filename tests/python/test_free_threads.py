@@ -155,7 +155,7 @@ def test_limiters_are_traced_while_other_threads_make_them() -> None:
     def make(limiter: Limiter) -> list[Any]:
         return [_tracing.to_async(limiter) for _ in range(20)]
 
-    for _ in range(ROUNDS // 4):
+    for _ in range(ROUNDS):
         limiter = Limiter()
         some, more, _ = at_once(*[partial(make, limiter)] * 2, partial(_tracing.trace_calls, limiter, unchanged))
         assert all(id(one) in _tracing.TRACED for one in [limiter, *some, *more])
