@@ -19,12 +19,12 @@ use crate::python_call::PythonCall;
 pub(crate) struct AnswerFuture {
     completions: Py<LoopCompletions>,
     /// Not locked while Python code runs, as the drop of an object may.
-    state: Mutex<State>,
+    state: Mutex<FutureState>,
     /// That it was yielded to a task, which resets this: the protocol of `await` between asyncio's tasks and futures.
     is_blocking: AtomicBool,
 }
 
-struct State {
+struct FutureState {
     started: Option<StartedTask>,
     answer: Option<Answer>,
     waiter: Option<Waiter>,
@@ -47,7 +47,7 @@ pub(super) struct StartedTask {
 
 impl AnswerFuture {
     pub(super) fn new(completions: Py<LoopCompletions>, started: Option<StartedTask>) -> Self {
-        let state = Mutex::new(State { started, answer: None, waiter: None });
+        let state = Mutex::new(FutureState { started, answer: None, waiter: None });
         Self { completions, state, is_blocking: AtomicBool::new(false) }
     }
 

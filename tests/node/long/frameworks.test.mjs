@@ -1,5 +1,6 @@
 // Applications of frameworks that build their servers. Each is installed with the packed package, built, started, and asked over HTTP.
-// The files of Next.js are those of its page, and the others are in `tests/frameworks`.
+// The files of Next.js are those of its page, one of each other framework is its block on the page `web.md`, and the rest is in
+// `tests/frameworks`.
 
 import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';
@@ -60,6 +61,13 @@ function writePage(page, folder) {
   }
 }
 
+/** Writes the block of `web.md` that begins with the name of its file. */
+function writeBlock(name, folder) {
+  const [, code] = readFileSync(join(root, 'docs/frameworks/web.md'), 'utf8').split(`\`\`\`js\n// ${name}\n`);
+  mkdirSync(dirname(join(folder, name)), { recursive: true });
+  writeFileSync(join(folder, name), code.split('```')[0]);
+}
+
 async function freePort() {
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -99,7 +107,7 @@ const nodes = [
   ...(existsSync(newer) ? [{ node: newer, version: 24 }] : []),
 ];
 
-for (const { name, packages, page, build, start: script, node: oldest = 20 } of frameworks) {
+for (const { name, packages, page, block, build, start: script, node: oldest = 20 } of frameworks) {
   const able = nodes.filter(({ version }) => version >= oldest);
   describe(name, { skip: able.length === 0 && `it needs Node ${oldest}` }, () => {
     const folder = join(cache, name);
@@ -108,6 +116,7 @@ for (const { name, packages, page, build, start: script, node: oldest = 20 } of 
       if (page !== undefined) writePage(page, folder);
       else cpSync(join(root, 'tests/frameworks/limits.mjs'), join(folder, 'limits.mjs'));
       cpSync(join(root, 'tests/frameworks', name), folder, { recursive: true });
+      if (block !== undefined) writeBlock(block, folder);
       await call(able[0].node, build, { cwd: folder, env, timeout: 600_000, maxBuffer: 2 ** 24 });
     });
 
@@ -129,6 +138,13 @@ for (const { name, packages, page, build, start: script, node: oldest = 20 } of 
         assert.equal(refused.headers['content-type'], 'application/problem+json');
         assert.ok(Number(refused.headers['retry-after']) > 0);
         assert.deepEqual(JSON.parse(refused.body)['violated-policies'], ['login']);
+        if (page !== undefined || block !== undefined) {
+          // The proxy of Next.js counts what no route has. Elsewhere this is the route of the block.
+          const statuses = [];
+          for (let sent = 0; sent < 101; sent++) statuses.push((await get(`${url}/things`, client(3))).status);
+          assert.deepEqual(new Set(statuses.slice(0, 100)), new Set([page === undefined ? 200 : 404]));
+          assert.equal(statuses[100], 429);
+        }
         // A hold ends when its client disconnects.
         const endless = await open(`${url}/exports`, client(2));
         assert.equal(endless.statusCode, 200);
