@@ -93,7 +93,7 @@ fn errors_have_a_location() {
         ("policies: {a: {limits: 5/s, block_for: [1, [2]]}}", 1, 44, "not a list"),
         ("policies: {a: {limits: 5/s, lease: 5 percent}}", 1, 36, "a number of units, or a part such as `5%`"),
         ("policies: {a: {limits: 5/s, lease: 0}}", 1, 36, "a number of units, or a part such as `5%`"),
-        ("policies: {a: {limits: leaky-bucket 5/s, lease: 5%}}", 1, 12, "a delay of its own"),
+        ("policies: {a: {limits: leaky-bucket 5/s, lease: 5%}}", 1, 12, "the store has to give each unit"),
         ("policies: {a: [{count: 5}]}", 1, 16, "no `period`"),
         ("policies: {a: [{period: 5}]}", 1, 16, "no `count`"),
         ("policies: {a: [{count: 5, limit: 5, period: 5}]}", 1, 27, "mean the same"),
@@ -133,12 +133,12 @@ fn errors_have_a_location() {
 fn errors_have_a_location_in_toml_and_json() {
     for (text, line, column, words) in [
         ("", 1, 1, "no `policies`"),
-        ("[policies]\na = 20/minute", 2, 7, "a text stands in quotes"),
+        ("[policies]\na = 20/minute", 2, 7, "write text in quotes"),
         ("[policies]\na = \"20/minuet\"", 2, 9, "unknown unit"),
         ("[policies]\na = '''20/minuet'''", 2, 11, "unknown unit"),
         ("[policies]\na = \"5/s\"\na = \"5/s\"", 3, 1, "stands in line 2"),
         ("[policies]\n[policies]", 2, 1, "twice"),
-        ("[policies]\nauth.login = \"5/s\"", 2, 6, "stands in quotes"),
+        ("[policies]\nauth.login = \"5/s\"", 2, 6, "write a name with a dot in quotes"),
         ("[policies.a]\nlimits = [\"5/s\"]\njournal = 'x'", 3, 12, "whole number"),
     ] {
         let message = fails(text, Format::Toml, line, column);
