@@ -470,7 +470,7 @@ class Attempt:
     @property
     def meta(self, /) -> str | None:
         """
-        Its metadata, as text; bytes that are not UTF-8 are shown as `\\xff`.
+        Its metadata, as text. Bytes that are not UTF-8 appear as `\\xff`.
         """
     @property
     def meta_bytes(self, /) -> bytes | None:
