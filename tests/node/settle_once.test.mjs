@@ -125,7 +125,7 @@ test('a list or a map settles each entry', async (t) => {
     [[1, 2, 3, 4], /4 numbers/],
     [{ tmp: 300 }, /"tmp", which is not a policy.*"rpm", "tpm", "tpd"/],
     [{ tpm: -1 }, /"tpm".*-1/],
-    [[1, 2, '3'], /"3".*"tpd"/],
+    [[1, 2, '3'], /"tpd".*not "3"/],
     [null, /null/],
     ['300', /"300"/],
   ];

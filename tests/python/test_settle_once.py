@@ -32,14 +32,14 @@ def test_a_second_settle_is_an_error_and_changes_nothing(limiter: Limiter) -> No
     decision = limiter.check("p", "k", 5)
     limiter.settle(decision, 2)
     for again in (decision, copy.copy(decision), copy.deepcopy(decision)):
-        with pytest.raises(ConfigError, match="settled once") as caught:
+        with pytest.raises(ConfigError, match="settle a Decision once") as caught:
             limiter.settle(again, 0)
         assert caught.value.code == "config_invalid"
     assert used(limiter) == 2
     # Copies count as one Decision, whichever of them is settled.
     decision = limiter.check("p", "k", 5)
     limiter.settle(copy.copy(decision), 5)
-    with pytest.raises(ConfigError, match="settled once"):
+    with pytest.raises(ConfigError, match="settle a Decision once"):
         limiter.to_async().to_blocking().settle(decision, 0)
 
 
@@ -118,7 +118,7 @@ def test_the_async_limiter_settles_once(limiter: Limiter) -> None:
         awaitable = limiter.to_async()
         decision = await awaitable.check("p", "k", 5)
         await awaitable.settle(decision, 2)
-        with pytest.raises(ConfigError, match="settled once"):
+        with pytest.raises(ConfigError, match="settle a Decision once"):
             await awaitable.settle(decision, 2)
 
     asyncio.run(run())
