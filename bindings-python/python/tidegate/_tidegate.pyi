@@ -1344,8 +1344,8 @@ class Policy:
     @property
     def block_for(self, /) -> float | list[float] | None:
         """
-        The time for which a key stays denied after a denial. With several times, each new block takes the next one, and the last
-        repeats.
+        The time for which a key stays denied after a denial. With several times, each new block takes the next, and the
+        last repeats.
         """
     @property
     def count_denied(self, /) -> bool:
@@ -1355,8 +1355,8 @@ class Policy:
     @property
     def forgive(self, /) -> float | None:
         """
-        The time after the end of a block until the next block takes the first time of `block_for`
-        again. Without it a day.
+        The time after the end of a block until the next block takes the first time of `block_for` again. Without it, a
+        day.
         """
     @property
     def journal(self, /) -> int:

@@ -60,7 +60,7 @@ fn mistakes_in_the_parts_of_a_policy_are_named() {
         (of(vec![window()], Options { journal: 10_001, ..Options::default() }).err(), "journal 10001 is too long"),
         (
             Limiter::builder().policy("login", "5/s").and_then(|builder| builder.policy("login", "6/s")).err(),
-            "there are two policies of the name \"login\"",
+            "two policies have the name \"login\"",
         ),
         // From the fields of a response, a client could not know which of the two limits is meant.
         (

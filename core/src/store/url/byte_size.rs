@@ -76,7 +76,7 @@ mod tests {
         {
             let error = parse("max_bytes", text, 1_000).expect_err(text);
             assert_eq!(error.code(), "config_invalid", "{text}");
-            assert!(error.to_string().contains("no amount of memory"), "{text}: {error}");
+            assert!(error.to_string().contains("not an amount of memory"), "{text}: {error}");
         }
         for text in ["0", "999", "0.5kB", "99999999999TB", "9999999999999999999GB"] {
             let error = parse("max_bytes", text, 1_000).expect_err(text).to_string();

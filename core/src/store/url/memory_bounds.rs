@@ -78,7 +78,7 @@ mod tests {
             ("memory://host", "takes nothing but options"),
             ("memory://:pw@", "takes nothing but options"),
             ("memory:///path?max_keys=7", "takes nothing but options"),
-            ("memory://?max_keys=0", "no number of keys"),
+            ("memory://?max_keys=0", "not a number of keys"),
             ("memory://?max_keys=1&max_keys=2", "\"max_keys\" twice"),
             ("memory://?keys=1", "memory:// has no such option: it has max_keys, max_bytes"),
         ] {
