@@ -102,6 +102,6 @@ cp -r --parents bindings-node/dist "$out/package"
         manifest.optionalDependencies = Object.fromEntries(names);
         writeFileSync("package.json", `${JSON.stringify(manifest, null, 2)}\n`);
     '
-    for folder in npm/*/ ./; do npm pack --silent "$folder" --pack-destination ../tarballs; done
+    npm pack --silent ./npm/*/ ./ --pack-destination ../tarballs
 )
 echo "release: $(find "$out/tarballs" -name '*.tgz' | wc -l) packages are in $out/tarballs"
