@@ -47,6 +47,7 @@ pub use policy_uses::PolicyUse;
 pub(crate) use settle::{ActualCosts, SettleCall, valid_actual};
 pub use settle::{ChargedLimit, ChargedUnits, charge_mark, turn_length};
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -184,6 +185,8 @@ pub(crate) struct LimiterCore {
     hold_count: AtomicU64,
     /// The layers around a shared store.
     pub(crate) layers: Option<Layers>,
+    /// Data of the host beside its store.
+    pub(crate) host_data: Option<Arc<dyn Any + Send + Sync>>,
     /// Counts the denials that a memory store without layers forgot.
     forgotten_denials: Arc<ForgottenDenials>,
     /// The threads or event loops that read replies.
