@@ -5,6 +5,7 @@ import { type binding, native, throwIfFailed } from './native.js';
 import { type Limit, nativePolicyOf, type OnStoreError, Policy, type PolicyOptions } from './policy.js';
 import { Rollout, urlsOf } from './rollout.js';
 import type { Logger, StoreChange } from './store-changes.js';
+import { isStore, type KeyValueStore, ownStoreOf } from './stores.js';
 
 /** The options of a limiter. */
 export interface LimiterOptions<Name extends string = string> {
@@ -14,7 +15,7 @@ export interface LimiterOptions<Name extends string = string> {
    * `valkey://`, and others; a list of servers, sharded by key; or a `rollout` from one to another. Default:
    * `memory://`.
    */
-  store?: string | readonly string[] | Rollout | undefined;
+  store?: string | readonly string[] | Rollout | KeyValueStore | undefined;
   /**
    * Policies by name: a notation, a Policy, or limits with options as in a policy file. They stay when a policy file is
    * reloaded.
@@ -88,6 +89,7 @@ export function builderOf(given: LimiterOptions, file: string | undefined): bind
   const builder = native.LimiterBuilder.create();
   if (file !== undefined) throwIfFailed(builder.file(checkText(file, 'the path of a policy file', PolicyError)));
   if (store instanceof Rollout) throwIfFailed(builder.rollout(...urlsOf(store), store.percent));
+  else if (isStore(store)) builder.ownStore(ownStoreOf(store));
   else if (store !== undefined) throwIfFailed(builder.store(urlsIn(store)));
   if (policies !== undefined && !isRecord(policies)) {
     throw new ConfigError(`policies cannot be ${describe(policies)}: give an object with policies by name`);
@@ -129,6 +131,6 @@ function urlsIn(store: string | readonly string[]): string[] {
   const all: readonly unknown[] = Array.isArray(store) ? store : [store];
   return all.map((url) => {
     if (typeof url === 'string') return checkText(url, 'a store URL');
-    throw new ConfigError(`store cannot be ${describe(url)}: give a URL, a list of URLs, or a rollout`);
+    throw new ConfigError(`store cannot be ${describe(url)}: give a URL, a list of URLs, a rollout, or a KeyValueStore of tidegate/stores`);
   });
 }

@@ -5,6 +5,8 @@ use napi_derive::napi;
 use tidegate::host::{ArgumentKind, LIMITER_OPTIONS, LimiterOption};
 use tidegate::{Error, ErrorKind, Result, host};
 
+use crate::own_store::StoreCause;
+
 /// An error of the core.
 #[napi(object)]
 pub struct ErrorValue {
@@ -16,6 +18,8 @@ pub struct ErrorValue {
     pub place: Option<SourceLocation>,
     /// Whether the call certainly did not run.
     pub did_not_run: bool,
+    /// The number of the error of an application's store that caused it.
+    pub cause: Option<u32>,
 }
 
 /// A position in a text or a file. Lines and columns count from 1.
@@ -38,11 +42,13 @@ impl From<&tidegate::SourceLocation> for SourceLocation {
 
 impl From<Error> for ErrorValue {
     fn from(error: Error) -> Self {
+        let cause = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<StoreCause>());
         Self {
             code: error.code().to_owned(),
             message: host::message_for(&error, node_name),
             place: error.location().map(SourceLocation::from),
             did_not_run: error.did_not_run(),
+            cause: cause.map(|cause| cause.number),
         }
     }
 }
