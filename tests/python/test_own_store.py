@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,11 +19,12 @@ import pytest
 import vectors
 from own_stores import AsyncTable, Table, own_store
 from paths import ROOT
+from snippets import blocks_of
+from snippets_page import namespace_of
 from tidegate import AsyncLimiter, ClosedError, ConfigError, Limiter, StoreError
 from tidegate.stores import NotApplied, verify
 
 DEFECTS = json.loads((ROOT / "tests" / "stores" / "defects.json").read_text(encoding="utf-8"))
-DROPPED_IN_TASKS = {"compares and writes in two steps"}
 
 
 @pytest.mark.parametrize("kind", [Limiter, AsyncLimiter], ids=["sync", "async"])
@@ -316,11 +320,11 @@ def test_ctrl_c_in_a_method_reaches_the_caller() -> None:
 def test_a_web_service_on_a_store_of_its_own() -> None:
     from flask import Flask
 
-    from tidegate.flask import RateLimit
+    from tidegate.flask import Tidegate
     from web import call_wsgi
 
     app = Flask("shop")
-    tg = RateLimit(app, limiter=Limiter(Table(), policies={"api": "1/hour"}, timeout=5.0, on_store_error="raise"))
+    tg = Tidegate(app, limiter=Limiter(Table(), policies={"api": "1/hour"}, timeout=5.0, on_store_error="raise"))
 
     @app.get("/")
     @tg.limit("api")
@@ -328,3 +332,26 @@ def test_a_web_service_on_a_store_of_its_own() -> None:
         return "ok"
 
     assert [call_wsgi(app, path="/").status for _ in range(2)] == [200, 429]
+
+
+def test_processes_on_sqlite_charge_exactly_the_limit(tmp_path: Path) -> None:
+    page = ROOT / "docs" / "production" / "your-own-store.md"
+    (store,) = [block.code for block in blocks_of(page) if block.title == "sqlite_store.py"]
+    program = tmp_path / "sqlite_store.py"
+    count = """
+if __name__ == "__main__":
+    limiter = Limiter(SqliteStore("limits.db"), policies={"api": "60/hour"}, timeout=30.0, deny_cache=0, on_store_error="raise")
+    print("admitted", sum(bool(limiter.check("api", "a")) for _ in range(40)))
+"""
+    program.write_text(store + count, encoding="utf-8")
+    command = [sys.executable, str(program)]
+    running = [subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    ended = [one.communicate(timeout=120)[0] for one in running]
+    assert sum(int(one.rpartition("admitted ")[2]) for one in ended) == 60, ended
+
+
+def test_the_store_of_the_page_has_no_defect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = ROOT / "docs" / "production" / "your-own-store.md"
+    (store,) = [block for block in blocks_of(page) if block.title == "sqlite_store.py"]
+    verify(namespace_of([store], "")["SqliteStore"]("verified.db"))

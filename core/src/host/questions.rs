@@ -173,6 +173,16 @@ pub fn begin_verify(store: HostStore, done: impl FnOnce(Result<()>) + Send + 'st
     thread.map(drop).map_err(|error| Error::no_thread(&error))
 }
 
+/// Runs the test kit on a thread of its own, for a task.
+///
+/// # Errors
+/// As [`begin_verify`], and the defect.
+pub async fn verify_awaited(store: HostStore) -> Result<()> {
+    let (answer, answered) = oneshot::channel();
+    begin_verify(store, move |result| drop(answer.send(result)))?;
+    answered.await.unwrap_or_else(|_| Err(Error::config("the test kit has ended early")))
+}
+
 /// The questions of a store whose methods block. The callers who wait for an answer make its calls. A thread that lives only as long as
 /// there are calls makes those for which no caller is free, such as the renewal of a hold.
 pub struct CallerQuestions {

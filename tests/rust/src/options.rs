@@ -60,7 +60,11 @@ impl Host {
             }
             ArgumentKind::Choice(_) => ("", "str", ""),
             ArgumentKind::Store => {
-                ("impl Into<String>", "str | Iterable[str] | Rollout | None", "string | readonly string[] | Rollout")
+                (
+                    "impl Into<String>",
+                    "str | Iterable[str] | Rollout | KeyValueStore | AsyncKeyValueStore | None",
+                    "string | readonly string[] | Rollout | KeyValueStore",
+                )
             }
             ArgumentKind::Policies => {
                 ("Policy", "Mapping[str, Any] | None", "Readonly<Record<Name, string | Policy | PolicyDescription>>")
