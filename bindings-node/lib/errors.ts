@@ -28,7 +28,7 @@ export interface ErrorValue {
   /** True if the call certainly did not run. */
   didNotRun: boolean;
   /** The number of the error of a store of your own. */
-  cause?: number;
+  cause?: number | undefined;
 }
 
 /** The newest errors of stores of applications, by number. */

@@ -42,9 +42,9 @@ export interface KeyValueStore {
   /** A value that changes when the store restarts, so that leases can give units back. */
   epoch?(): Promise<Version>;
   /** True promises that `compareAndSwap` makes all changes of a call or none, so that `checkAll` is atomic. */
-  readonly allOrNone?: boolean;
+  readonly allOrNone?: boolean | undefined;
   /** The most bytes of a value. Default: 256,000. */
-  readonly maxValue?: number;
+  readonly maxValue?: number | undefined;
 }
 
 /**
@@ -91,16 +91,13 @@ export function ownStoreOf(store: KeyValueStore): binding.OwnStore {
 /** Tests a store, in about two seconds. It rejects with a sentence that names the defect. */
 export function verifyStore(store: KeyValueStore): Promise<void> {
   const owner = {};
-  return new Promise((resolve, reject) => {
-    const done = (defect?: binding.ErrorValue | null) => {
-      release(owner);
-      if (defect) reject(thrown(defect as Parameters<typeof thrown>[0]));
-      else resolve();
-    };
-    retain(owner);
+  const verified = new Promise<void>((resolve, reject) => {
+    const done = (defect?: binding.ErrorValue | null) => (defect ? reject(thrown(defect)) : resolve());
     const failed = ownStoreOf(store).verify(done);
     if (failed) done(failed);
-  }).finally(() => release(owner)) as Promise<void>;
+  });
+  retain(owner);
+  return verified.finally(() => release(owner));
 }
 
 function nameOf(store: object): string {

@@ -12,8 +12,9 @@ use crate::error::{Error, Result};
 use crate::process::fork::{PerProcess, ProcessValue};
 use crate::process::lock::{Condvar, Mutex};
 use crate::store::completion::Wake;
+use crate::store::application::runtime;
 use crate::store::{
-    BoxError, CallerQueue, Change, KeyValueStore, StoreAnswer, StoreFailure, Swapped, Value, runtime, verify,
+    BoxError, CallerQueue, Change, KeyValueStore, StoreAnswer, StoreFailure, Swapped, Value, verify,
 };
 
 /// A caller looks at least this often if it has its answer.

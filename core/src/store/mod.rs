@@ -45,8 +45,6 @@ pub use key_value_store::{
     BoxError, CallerQueue, Change, DEFAULT_MAX_VALUE, KeyValueStore, StoreAnswer, StoreFailure, Swapped, Value, WaitingCaller,
 };
 #[cfg(feature = "redis")]
-pub(crate) use swap::runtime;
-#[cfg(feature = "redis")]
 pub use verify::verify;
 use layer_states::LayerStates;
 use request::{Answer, Entry, SimpleAnswer};

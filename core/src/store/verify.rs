@@ -313,7 +313,7 @@ impl<K: KeyValueStore> Kit<'_, K> {
         }
         self.delete(&gone, &versions[2]).await?;
         let prefix = self.key("s");
-        let scanned = async { Ok((None, vec![self.store.scan(&prefix, TIMEOUT).await?])) };
+        let scanned = async { Ok::<_, StoreFailure>((None, vec![self.store.scan(&prefix, TIMEOUT).await?])) };
         let found = self.answer("scan", 1, scanned).await?.1.remove(0);
         self.expect(!found.contains(&gone), "scan returned a key that was deleted")?;
         self.expect(!found.contains(&other), "scan returned a key that does not begin with the prefix")?;

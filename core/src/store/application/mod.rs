@@ -8,9 +8,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::runtime::Handle;
 
 use super::completion::{awaited, wake};
-use super::key_names::KeyNames;
 use super::key_value_store::{CallerQueue, Change, KeyValueStore, StoreFailure, Swapped, Value, WaitingCaller};
 use super::stored_key::StoredKey;
+pub(crate) use super::swap::runtime;
 use super::swap::{
     self, CallId, ChangeSet, Event, FoundValue, IoOutcome, Promises, SwapIo, SwapResult, SwapServer, SwapStore, Version,
     received, waking,
@@ -40,7 +40,7 @@ pub(crate) fn opener<K: KeyValueStore>(store: K) -> OpenStore {
     let store = Arc::new(store);
     Arc::new(move |names, timeout| {
         // The first runtime makes globals of the process. A fork while another thread makes them would leave them half made.
-        drop(swap::runtime()?);
+        drop(runtime()?);
         let (name, all_or_none) = (store.name(), store.all_or_none());
         let store = ApplicationStore { store: Arc::clone(&store), name, runtime: InheritedMutex::default() };
         Ok((Arc::new(SwapStore::new(store, names, timeout)), all_or_none))
@@ -167,7 +167,7 @@ impl<K: KeyValueStore> ApplicationStore<K> {
                 match self.swap_together(&changes[range.clone()], deadline).await {
                     Ok((now, swapped)) => {
                         clock = now;
-                        results.splice(range, swapped);
+                        drop(results.splice(range, swapped));
                     }
                     // The set is lost, and asked again.
                     Err(failure) if failure.error.did_not_run() => {}
