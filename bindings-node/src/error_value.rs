@@ -1,11 +1,11 @@
 //! Errors as values. Node-API cannot throw an error of our classes with its fields, but the TypeScript side can.
 
+use std::fmt;
+
 use napi::bindgen_prelude::Either;
 use napi_derive::napi;
 use tidegate::host::{ArgumentKind, LIMITER_OPTIONS, LimiterOption};
 use tidegate::{Error, ErrorKind, Result, host};
-
-use crate::own_store::StoreCause;
 
 /// An error of the core.
 #[napi(object)]
@@ -32,6 +32,21 @@ pub struct SourceLocation {
     /// The column, in characters.
     pub column: u32,
 }
+
+/// The error of a method. JavaScript keeps it under its number.
+#[derive(Debug)]
+pub(crate) struct StoreCause {
+    pub(crate) message: String,
+    pub(crate) number: u32,
+}
+
+impl fmt::Display for StoreCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for StoreCause {}
 
 impl From<&tidegate::SourceLocation> for SourceLocation {
     fn from(place: &tidegate::SourceLocation) -> Self {

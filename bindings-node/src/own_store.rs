@@ -1,18 +1,17 @@
 //! A store that is a JavaScript object. Its methods are called on the event loop, and `lib/stores.ts` brings their answers back.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use napi::bindgen_prelude::{Either, Function, Null, Uint8Array};
+use napi::bindgen_prelude::{Function, Uint8Array};
 use napi::threadsafe_function::ThreadsafeFunctionCallMode;
 use napi_derive::napi;
 use parking_lot::Mutex;
 use tidegate::host::{Asked, HostStore, InheritedMutex, Question, Reply, begin_verify};
 use tidegate::store::{BoxError, Change, StoreFailure, Swapped, Value};
 
-use crate::error_value::ErrorValue;
+use crate::error_value::{ErrorValue, StoreCause};
 
 /// A value in a store. The version is encoded.
 #[napi(object)]
@@ -56,22 +55,26 @@ impl StoreQuestion {
         let timeout_ms = question.left().as_secs_f64() * 1_000.0;
         let mut asked = Self { id, keys: None, changes: None, prefix: None, timeout_ms };
         match &question.asked {
-            Asked::Read(keys) => asked.keys = Some(keys.iter().map(Uint8Array::from).collect()),
+            Asked::Read(keys) => asked.keys = Some(keys.iter().map(copied).collect()),
             Asked::Swap(changes) => asked.changes = Some(changes.iter().map(StoredChange::from).collect()),
-            Asked::Scan(prefix) => asked.prefix = Some(Uint8Array::from(prefix)),
+            Asked::Scan(prefix) => asked.prefix = Some(copied(prefix)),
             Asked::Epoch => {}
         }
         asked
     }
 }
 
+fn copied(bytes: &Vec<u8>) -> Uint8Array {
+    Uint8Array::new(bytes.clone())
+}
+
 impl From<&Change> for StoredChange {
     fn from(change: &Change) -> Self {
         let since = change.expires_at.duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
-            key: Uint8Array::from(&change.key),
-            version: change.version.as_ref().map(Uint8Array::from),
-            data: change.data.as_ref().map(Uint8Array::from),
+            key: copied(&change.key),
+            version: change.version.as_ref().map(copied),
+            data: change.data.as_ref().map(copied),
             expires_at: since.as_secs_f64() * 1_000.0,
         }
     }
@@ -82,21 +85,6 @@ impl From<StoredValue> for Value {
         Self { version: value.version.to_vec(), data: value.data.to_vec() }
     }
 }
-
-/// The error of a method. JavaScript keeps it under its number.
-#[derive(Debug)]
-pub(crate) struct StoreCause {
-    message: String,
-    pub(crate) number: u32,
-}
-
-impl fmt::Display for StoreCause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for StoreCause {}
 
 /// The calls that are under way, by number.
 #[derive(Default)]
@@ -172,22 +160,17 @@ impl OwnStore {
 
     /// Answers a call of `read`.
     #[napi(catch_unwind)]
-    pub fn answer_values(&self, id: u32, now: Option<f64>, values: Vec<Either<StoredValue, Null>>) {
-        let values = values.into_iter().map(|value| match value {
-            Either::A(value) => Some(value.into()),
-            Either::B(Null) => None,
-        });
+    pub fn answer_values(&self, id: u32, now: Option<f64>, values: Vec<Option<StoredValue>>) {
+        let values = values.into_iter().map(|value| value.map(Value::from));
         self.answer(id, Ok(Reply::Values(clock(now), values.collect())));
     }
 
     /// Answers a call of `compareAndSwap`. `done` says which changes were done, and `standing` has the values of the others.
     #[napi(catch_unwind)]
-    pub fn answer_swaps(&self, id: u32, now: Option<f64>, done: Vec<bool>, standing: Vec<Either<StoredValue, Null>>) {
-        let results = done.into_iter().zip(standing).map(|(done, standing)| match standing {
-            _ if done => Swapped::Done,
-            Either::A(value) => Swapped::Lost(Some(value.into())),
-            Either::B(Null) => Swapped::Lost(None),
-        });
+    pub fn answer_swaps(&self, id: u32, now: Option<f64>, done: Vec<bool>, standing: Vec<Option<StoredValue>>) {
+        let lost = |standing: Option<StoredValue>| Swapped::Lost(standing.map(Value::from));
+        let results = done.into_iter().zip(standing);
+        let results = results.map(|(done, standing)| if done { Swapped::Done } else { lost(standing) });
         self.answer(id, Ok(Reply::Swapped(clock(now), results.collect())));
     }
 

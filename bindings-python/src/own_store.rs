@@ -308,7 +308,7 @@ fn swapped(given: &Bound<'_, PyAny>) -> Result<Swapped, StoreFailure> {
 
 /// A version as bytes: a letter for its type, and its text.
 fn version(given: &Bound<'_, PyAny>) -> Result<Vec<u8>, StoreFailure> {
-    let with = |letter: u8, text: &[u8]| Ok([&[letter], text].concat());
+    let with = |letter: u8, text: &[u8]| Ok([&[letter][..], text].concat());
     if let Ok(bytes) = given.cast::<PyBytes>() {
         return with(b'b', bytes.as_bytes());
     }
@@ -321,10 +321,10 @@ fn version(given: &Bound<'_, PyAny>) -> Result<Vec<u8>, StoreFailure> {
 }
 
 fn version_object<'py>(py: Python<'py>, version: &[u8]) -> PyResult<Bound<'py, PyAny>> {
-    let (letter, text) = version.split_first().unwrap_or((&b'b', &[]));
-    if *letter == b'b' {
-        return Ok(PyBytes::new(py, text).into_any());
-    }
+    let (letter, text) = match version {
+        [letter, text @ ..] if *letter != b'b' => (letter, text),
+        bytes => return Ok(PyBytes::new(py, bytes.get(1..).unwrap_or_default()).into_any()),
+    };
     let text = PyString::new(py, &String::from_utf8_lossy(text)).into_any();
     if *letter == b'i' { py.get_type::<PyInt>().call1((text,)) } else { Ok(text) }
 }
