@@ -141,14 +141,6 @@ impl<K: KeyValueStore> Kit<'_, K> {
                 format!("the clock of the store has wrong units: it returned {seconds:.0}, while unix seconds are {own:.0}"),
             )?;
         }
-        self.expect(
-            self.swap_one(key, Some(b"0"), None).await? == Swapped::Lost(None),
-            "compare_and_swap must return none for the deletion of a key that has no value",
-        )?;
-        self.expect(
-            self.swap_one(key, Some(b"0"), Some(b"x")).await? == Swapped::Lost(None),
-            "compare_and_swap wrote a key that has no value, although the change has a version",
-        )?;
         let first = self.write(key, None, b"first").await?;
         let standing = || Swapped::Lost(Some(Value { version: first.clone(), data: b"first".to_vec() }));
         match self.swap_one(key, None, Some(b"second")).await? {
@@ -169,6 +161,14 @@ impl<K: KeyValueStore> Kit<'_, K> {
             "compare_and_swap deleted a value that had another version: swaps are lost",
         )?;
         self.delete(key, &second).await?;
+        self.expect(
+            self.swap_one(key, Some(&second), None).await? == Swapped::Lost(None),
+            "compare_and_swap must return none for the deletion of a key that has no value",
+        )?;
+        self.expect(
+            self.swap_one(key, Some(&second), Some(b"x")).await? == Swapped::Lost(None),
+            "compare_and_swap wrote a key that has no value, although the change has a version",
+        )?;
         Ok((clock, began))
     }
 
@@ -337,7 +337,7 @@ impl<K: KeyValueStore> Kit<'_, K> {
         tokio::time::sleep(wait).await;
         let (last, values) = self.answer("read", 1, self.store.read(&[key], TIMEOUT)).await?;
         let took = SystemTime::now().duration_since(began).unwrap_or_default();
-        let late = now + took > expires_at;
+        let late = first.unwrap_or(began) + took > expires_at;
         match &values[0] {
             Some(value) => self.delete(key, &value.version).await.or_else(|error| if late { Ok(()) } else { Err(error) })?,
             None => self.expect(late, "the store dropped a value before its expires_at, which is unix time with a fraction")?,

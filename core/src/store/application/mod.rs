@@ -24,6 +24,8 @@ const MAX_CALLS: usize = 4;
 /// The first pause before a swap that did not happen is tried again, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+/// The pause behind a swap with an unknown outcome.
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(10);
 /// The most characters of a foreign message that an error shows.
 const MAX_SHOWN: usize = 200;
 
@@ -285,7 +287,11 @@ impl<K: KeyValueStore> SwapIo for ApplicationStore<K> {
             match self.swap_sets(&sets, deadline).await {
                 Ok((clock, results)) => Event::Swapped { clock, results },
                 Err(MethodFailure { error, .. }) if error.did_not_run() => Event::NotRun(error),
-                Err(failure) => Event::Unknown(failure.error),
+                Err(failure) => {
+                    // It is tried again if it was not done, so a store that refuses at once must not be asked in a loop.
+                    tokio::time::sleep_until((Instant::now() + PAUSE_AFTER_FAILURE).min(deadline).into()).await;
+                    Event::Unknown(failure.error)
+                }
             }
         })
     }

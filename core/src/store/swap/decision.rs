@@ -11,14 +11,16 @@ use crate::store::usage::{self, Together, Usage, is_noted, unstored};
 pub(super) struct WorkingValue {
     /// The value, without its mark. `None` if the key has none.
     pub(super) bytes: Option<Vec<u8>>,
+    /// The clock of the store. A call may be decided at another time.
+    moment: u64,
     /// When a store may drop it, by the clock of the store.
     pub(super) expires_at: u64,
     pub(super) is_changed: bool,
 }
 
 impl WorkingValue {
-    pub(super) const fn new(bytes: Option<Vec<u8>>) -> Self {
-        Self { bytes, expires_at: 0, is_changed: false }
+    pub(super) const fn new(bytes: Option<Vec<u8>>, moment: u64) -> Self {
+        Self { bytes, moment, expires_at: 0, is_changed: false }
     }
 
     fn stored(&self) -> Result<Option<StoredValue<'_>>> {
@@ -28,7 +30,7 @@ impl WorkingValue {
     fn set(&mut self, usage: &Usage, plan: &Plan, answer: &Answer, kept: Option<&[u8]>, now: u64) {
         let (bytes, expires_at) = write_value(usage.denies_until(answer), |out| usage.write(plan, now, kept, out));
         self.bytes = (!is_empty(&bytes)).then_some(bytes);
-        (self.expires_at, self.is_changed) = (expires_at, true);
+        (self.expires_at, self.is_changed) = (self.moment + expires_at.saturating_sub(now), true);
     }
 }
 
