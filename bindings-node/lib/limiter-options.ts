@@ -131,6 +131,8 @@ function urlsIn(store: string | readonly string[]): string[] {
   const all: readonly unknown[] = Array.isArray(store) ? store : [store];
   return all.map((url) => {
     if (typeof url === 'string') return checkText(url, 'a store URL');
-    throw new ConfigError(`store cannot be ${describe(url)}: give a URL, a list of URLs, a rollout, or a KeyValueStore of tidegate/stores`);
+    throw new ConfigError(
+      `store cannot be ${describe(url)}: give a URL, a list of URLs, a rollout, or a KeyValueStore of tidegate/stores`,
+    );
   });
 }

@@ -70,7 +70,8 @@ export function isStore(value: unknown): value is KeyValueStore {
 export function ownStoreOf(store: KeyValueStore): binding.OwnStore {
   const name = nameOf(store);
   for (const method of ['read', 'compareAndSwap'] as const) {
-    if (typeof store[method] !== 'function') throw new ConfigError(`${name} has no method ${method}, which a store needs`);
+    if (typeof store[method] !== 'function')
+      throw new ConfigError(`${name} has no method ${method}, which a store needs`);
   }
   const { maxValue = DEFAULT_MAX_VALUE } = store;
   if (!Number.isSafeInteger(maxValue) || maxValue <= 0) {
@@ -115,7 +116,12 @@ async function answer(own: binding.OwnStore, store: KeyValueStore, question: bin
     } else if (changes) {
       const { now, list } = parts(await store.compareAndSwap(changes.map(changeFrom), timeoutMs), 'results');
       const standing = list.map((result) => (result === true ? null : valueFrom(result)));
-      own.answerSwaps(id, now, list.map((result) => result === true), standing);
+      own.answerSwaps(
+        id,
+        now,
+        list.map((result) => result === true),
+        standing,
+      );
     } else if (prefix) {
       const found: Uint8Array[] = [];
       for await (const key of (store.scan as NonNullable<KeyValueStore['scan']>)(prefix)) found.push(bytesFrom(key));

@@ -122,7 +122,11 @@ fn clock(now: Option<f64>) -> Option<SystemTime> {
 #[napi]
 impl OwnStore {
     /// A store whose calls `ask` begins.
-    #[napi(factory, catch_unwind, ts_args_type = "name: string, scans: boolean, hasEpoch: boolean, allOrNone: boolean, maxValue: number, ask: (question: StoreQuestion) => void")]
+    #[napi(
+        factory,
+        catch_unwind,
+        ts_args_type = "name: string, scans: boolean, hasEpoch: boolean, allOrNone: boolean, maxValue: number, ask: (question: StoreQuestion) => void"
+    )]
     pub fn create(
         name: String,
         scans: bool,

@@ -9,11 +9,9 @@ use pyo3::exceptions::{PyKeyboardInterrupt, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyString};
-use tidegate::host::{
-    Asked, CallerQuestions, HostStore, InheritedMutex, Mutex, Question, Reply, process_generation,
-};
-use tidegate::store::{CallerQueue, Change, DEFAULT_MAX_VALUE, StoreFailure, Swapped, Value};
 use tidegate::AsyncLimiter;
+use tidegate::host::{Asked, CallerQuestions, HostStore, InheritedMutex, Mutex, Question, Reply, process_generation};
+use tidegate::store::{CallerQueue, Change, DEFAULT_MAX_VALUE, StoreFailure, Swapped, Value};
 
 use crate::convert::{in_seconds, shown};
 use crate::error::config;
@@ -69,7 +67,9 @@ fn is_async(store: &Bound<'_, PyAny>, class: Option<&str>) -> PyResult<bool> {
     };
     let (reads, swaps) = (of_method("read")?, of_method("compare_and_swap")?);
     if reads != swaps {
-        return Err(config(format!("one of {name}.read and {name}.compare_and_swap is an async def: make both async, or none")));
+        return Err(config(format!(
+            "one of {name}.read and {name}.compare_and_swap is an async def: make both async, or none"
+        )));
     }
     match class {
         Some(class) if class.starts_with("Async") && !reads => Err(config(format!(
@@ -290,9 +290,12 @@ fn value(given: &Bound<'_, PyAny>) -> Result<Option<Value>, StoreFailure> {
     let data = match data.cast::<PyBytes>() {
         Ok(data) => data.as_bytes().to_vec(),
         // A bytearray or a memoryview, but no text and no number.
-        Err(_) if data.hasattr("nbytes").unwrap_or_default() || data.hasattr("extend").unwrap_or_default() => {
-            data.py().get_type::<PyBytes>().call1((&data,)).and_then(|data| data.extract()).map_err(|_| wrong(&data, expected))?
-        }
+        Err(_) if data.hasattr("nbytes").unwrap_or_default() || data.hasattr("extend").unwrap_or_default() => data
+            .py()
+            .get_type::<PyBytes>()
+            .call1((&data,))
+            .and_then(|data| data.extract())
+            .map_err(|_| wrong(&data, expected))?,
         Err(_) => return Err(wrong(&data, expected)),
     };
     Ok(Some(Value { version: self::version(&version)?, data }))
@@ -301,7 +304,9 @@ fn value(given: &Bound<'_, PyAny>) -> Result<Option<Value>, StoreFailure> {
 fn swapped(given: &Bound<'_, PyAny>) -> Result<Swapped, StoreFailure> {
     match given.cast::<PyBool>() {
         Ok(done) if done.is_true() => Ok(Swapped::Done),
-        Ok(_) => Err(wrong(given, "True for a change that was done, and otherwise the Value that stands there, or None")),
+        Ok(_) => {
+            Err(wrong(given, "True for a change that was done, and otherwise the Value that stands there, or None"))
+        }
         Err(_) => value(given).map(Swapped::Lost),
     }
 }
@@ -315,7 +320,10 @@ fn version(given: &Bound<'_, PyAny>) -> Result<Vec<u8>, StoreFailure> {
     let is_int = given.is_instance_of::<PyInt>() && !given.is_instance_of::<PyBool>();
     if is_int || given.is_instance_of::<PyString>() {
         let text = given.str().and_then(|text| Ok(text.to_str()?.as_bytes().to_vec()));
-        return with(if is_int { b'i' } else { b's' }, &text.map_err(|_| wrong(given, "a version that is well-formed"))?);
+        return with(
+            if is_int { b'i' } else { b's' },
+            &text.map_err(|_| wrong(given, "a version that is well-formed"))?,
+        );
     }
     Err(wrong(given, "a version that is an int, a str or bytes"))
 }

@@ -13,6 +13,7 @@ from typing_extensions import Unpack
 from ._decorator import Decorator
 from ._hold import Holding
 from ._options import LimiterOptions, LimiterSettings, Name, PolicyOptions
+from .stores import AsyncKeyValueStore, KeyValueStore
 
 __all__ = [
     "__version__",
@@ -58,6 +59,7 @@ __all__ = [
     "rollout",
     "run_command",
     "status",
+    "verify_store",
 ]
 
 __version__: Final[str]
@@ -162,7 +164,7 @@ class AsyncLimiter(Generic[Name]):
     def __new__(
         cls,
         /,
-        store: str | Iterable[str] | Rollout | None = None,
+        store: str | Iterable[str] | Rollout | KeyValueStore | AsyncKeyValueStore | None = None,
         *,
         policies: Mapping[Name, Any] | None = None,
         **options: Unpack[LimiterSettings],
@@ -294,7 +296,7 @@ class AsyncLimiter(Generic[Name]):
         cls,
         /,
         path: str | PathLike[str],
-        store: str | Iterable[str] | Rollout | None = None,
+        store: str | Iterable[str] | Rollout | KeyValueStore | AsyncKeyValueStore | None = None,
         **options: Unpack[LimiterOptions],
     ) -> AsyncLimiter[str]:
         """
@@ -885,7 +887,7 @@ class Limiter(Generic[Name]):
     def __new__(
         cls,
         /,
-        store: str | Iterable[str] | Rollout | None = None,
+        store: str | Iterable[str] | Rollout | KeyValueStore | AsyncKeyValueStore | None = None,
         *,
         policies: Mapping[Name, Any] | None = None,
         **options: Unpack[LimiterSettings],
@@ -1013,7 +1015,7 @@ class Limiter(Generic[Name]):
         cls,
         /,
         path: str | PathLike[str],
-        store: str | Iterable[str] | Rollout | None = None,
+        store: str | Iterable[str] | Rollout | KeyValueStore | AsyncKeyValueStore | None = None,
         **options: Unpack[LimiterOptions],
     ) -> Limiter[str]:
         """
@@ -1685,4 +1687,9 @@ def run_command(arguments: list[str], /) -> int:
 def status(decision: Decision) -> int:
     """
     The status of the response: 200, 429 or 503.
+    """
+
+def verify_store(store: KeyValueStore | AsyncKeyValueStore) -> Any:
+    """
+    Tests a store. Returns None, or a coroutine for methods that are `async def`.
     """

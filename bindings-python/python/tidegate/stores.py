@@ -1,9 +1,9 @@
-"""Stores of your own: any database that reads a value with its version, and replaces it only if the version is the same.
+"""Stores of your own: any database that reads a value with its version, and replaces it only if that is the same.
 
     from tidegate.stores import Change, KeyValueStore, NotApplied, Value, verify
 
-A `Limiter` calls the methods on the threads of its callers. An `AsyncLimiter` needs methods that are `async def`. The page
-"Your own store" of the documentation has complete stores.
+A `Limiter` calls the methods on the threads of its callers. An `AsyncLimiter` needs methods that are `async def`. The
+page "Your own store" of the documentation has complete stores.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class NotApplied(Exception):
 class KeyValueStore(Protocol):
     """A store whose methods block, for `Limiter`. Several threads may call them at once.
 
-    A store may also have `scan(prefix)`, which iterates over the keys that begin with the prefix, and `epoch()`, which returns
-    a value that changes when the store restarts. It does not need to inherit from this class.
+    A store may also have `scan(prefix)`, which iterates over the keys that begin with the prefix, and `epoch()`, which
+    returns a value that changes when the store restarts. It does not need to inherit from this class.
     """
 
     # True promises that `compare_and_swap` makes all changes of a call or none, so that `check_all` is atomic.
@@ -94,8 +94,8 @@ class AsyncKeyValueStore(Protocol):
 def verify(store: KeyValueStore | AsyncKeyValueStore) -> Any:
     """Tests a store, in about two seconds. It raises ConfigError with a sentence that names the defect.
 
-    It writes a few hundred keys that begin with `verify`, and deletes them. If the methods are `async def`, call it within the
-    event loop: `await verify(store)`.
+    It writes a few hundred keys that begin with `verify`, and deletes them. If the methods are `async def`, call it
+    within the event loop: `await verify(store)`.
     """
     return verify_store(store)
 

@@ -203,7 +203,8 @@ fn wait(
     let outcome = Mutex::new(outcome);
     let completion = Arc::new(ThreadCompletion { sender: Mutex::new(sender), waker, callers });
     // A greenlet must not wait within a call of a store, so a thread makes the calls.
-    let caller = completion.callers.clone().filter(|_| wait_read.is_none()).map(|callers| WaitingCaller::enter(callers));
+    let caller =
+        completion.callers.clone().filter(|_| wait_read.is_none()).map(|callers| WaitingCaller::enter(callers));
     let queue: Arc<dyn CompletionQueue> = completion.clone();
     let task = match py.detach(|| post_begun(0, &queue, task)).map_err(&to_exception)? {
         Started::Done(outcome) => return outcome.map_err(to_exception),

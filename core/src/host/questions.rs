@@ -11,11 +11,9 @@ use tokio::sync::oneshot;
 use crate::error::{Error, Result};
 use crate::process::fork::{PerProcess, ProcessValue};
 use crate::process::lock::{Condvar, Mutex};
-use crate::store::completion::Wake;
 use crate::store::application::runtime;
-use crate::store::{
-    BoxError, CallerQueue, Change, KeyValueStore, StoreAnswer, StoreFailure, Swapped, Value, verify,
-};
+use crate::store::completion::Wake;
+use crate::store::{BoxError, CallerQueue, Change, KeyValueStore, StoreAnswer, StoreFailure, Swapped, Value, verify};
 
 /// A caller looks at least this often if it has its answer.
 const LOOK: Duration = Duration::from_millis(100);

@@ -15,14 +15,14 @@ use crate::policy::{OnStoreError, Policy, Warning, lint};
 use crate::process::clock::ManualClock;
 use crate::process::log::WarningListener;
 use crate::resilience::{Listener, StoreChange};
-use crate::store::MAX_ENTRIES;
-#[cfg(feature = "redis")]
-use crate::store::application;
-use crate::store::OpenStore;
-#[cfg(feature = "redis")]
-use crate::store::url::APPLICATION_SCHEME;
 #[cfg(feature = "redis")]
 use crate::store::KeyValueStore;
+use crate::store::MAX_ENTRIES;
+use crate::store::OpenStore;
+#[cfg(feature = "redis")]
+use crate::store::application;
+#[cfg(feature = "redis")]
+use crate::store::url::APPLICATION_SCHEME;
 
 const STORE: &str = "memory://";
 const TIMEOUT: Duration = Duration::from_millis(250);

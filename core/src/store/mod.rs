@@ -38,16 +38,17 @@ use std::time::{Duration, Instant};
 use crate::error::Result;
 use crate::plan::Plan;
 use call_context::CallContext;
-use key_names::KeyNames;
 pub(crate) use forgotten_denials::ForgottenDenials;
+use key_names::KeyNames;
 #[cfg(feature = "redis")]
 pub use key_value_store::{
-    BoxError, CallerQueue, Change, DEFAULT_MAX_VALUE, KeyValueStore, StoreAnswer, StoreFailure, Swapped, Value, WaitingCaller,
+    BoxError, CallerQueue, Change, DEFAULT_MAX_VALUE, KeyValueStore, StoreAnswer, StoreFailure, Swapped, Value,
+    WaitingCaller,
 };
-#[cfg(feature = "redis")]
-pub use verify::verify;
 use layer_states::LayerStates;
 use request::{Answer, Entry, SimpleAnswer};
+#[cfg(feature = "redis")]
+pub use verify::verify;
 
 /// The most entries that one call carries: they occupy a Redis server for about half a millisecond.
 pub(crate) const MAX_ENTRIES: usize = 256;

@@ -5,8 +5,8 @@ use std::fmt::Debug;
 use std::future::Future;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::key_value_store::{Change, KeyValueStore, StoreAnswer, StoreFailure, Swapped, Value};
 use super::MAX_ENTRIES;
+use super::key_value_store::{Change, KeyValueStore, StoreAnswer, StoreFailure, Swapped, Value};
 use crate::error::{Error, Result};
 
 /// A method of the store may take this long.
@@ -75,9 +75,9 @@ impl<K: KeyValueStore> Kit<'_, K> {
                 answers.len()
             )),
             Err(StoreFailure::WrongAnswer(wrong)) => self.fail(format!("{method} returned {wrong}")),
-            Err(StoreFailure::NotApplied(cause) | StoreFailure::Failed(cause)) => {
-                self.fail(format!("{method} failed for {asked} keys: {cause}")).map_err(|error: Error| error.caused_by(cause))
-            }
+            Err(StoreFailure::NotApplied(cause) | StoreFailure::Failed(cause)) => self
+                .fail(format!("{method} failed for {asked} keys: {cause}"))
+                .map_err(|error: Error| error.caused_by(cause)),
         }
     }
 
@@ -111,7 +111,9 @@ impl<K: KeyValueStore> Kit<'_, K> {
         let expected = if version.is_some() { "the version that it has" } else { "version None while it had no value" };
         self.expect(
             swapped == Swapped::Done,
-            format!("compare_and_swap did not write a key with {expected}: it returned {swapped:?} and must return done"),
+            format!(
+                "compare_and_swap did not write a key with {expected}: it returned {swapped:?} and must return done"
+            ),
         )?;
         match self.read([key]).await? {
             [Some(value)] => {
@@ -138,13 +140,18 @@ impl<K: KeyValueStore> Kit<'_, K> {
             let (seconds, own) = (seconds(clock), seconds(began));
             self.expect(
                 (0.5..2.0).contains(&(seconds / own)),
-                format!("the clock of the store has wrong units: it returned {seconds:.0}, while unix seconds are {own:.0}"),
+                format!(
+                    "the clock of the store has wrong units: it returned {seconds:.0}, while unix seconds are {own:.0}"
+                ),
             )?;
         }
         let first = self.write(key, None, b"first").await?;
         let standing = || Swapped::Lost(Some(Value { version: first.clone(), data: b"first".to_vec() }));
         match self.swap_one(key, None, Some(b"second")).await? {
-            Swapped::Done => return self.fail("compare_and_swap with version None replaced a value: it may only write a key without one"),
+            Swapped::Done => {
+                return self
+                    .fail("compare_and_swap with version None replaced a value: it may only write a key without one");
+            }
             lost => self.expect(
                 lost == standing(),
                 "compare_and_swap lost and did not return the value that stands there, with its version",
@@ -185,14 +192,20 @@ impl<K: KeyValueStore> Kit<'_, K> {
     }
 
     async fn several_keys(&self) -> Result<()> {
-        let keys: Vec<Vec<u8>> = (0..MAX_ENTRIES).map(|number| self.key(format!("several {}", (number * 37) % MAX_ENTRIES))).collect();
+        let keys: Vec<Vec<u8>> =
+            (0..MAX_ENTRIES).map(|number| self.key(format!("several {}", (number * 37) % MAX_ENTRIES))).collect();
         let data = |number: usize| number.to_string().into_bytes();
-        let writes: Vec<Change> = keys.iter().enumerate().map(|(number, key)| change(key, None, Some(&data(number)))).collect();
+        let writes: Vec<Change> =
+            keys.iter().enumerate().map(|(number, key)| change(key, None, Some(&data(number)))).collect();
         let written = self.swap(&writes).await?;
-        self.expect(written.iter().all(|one| *one == Swapped::Done), "compare_and_swap did not write all keys of a call")?;
+        self.expect(
+            written.iter().all(|one| *one == Swapped::Done),
+            "compare_and_swap did not write all keys of a call",
+        )?;
         let backwards: Vec<&[u8]> = keys.iter().rev().map(|key| &key[..]).collect();
         let (_, values) = self.answer("read", keys.len(), self.store.read(&backwards, TIMEOUT)).await?;
-        let is_own = |(number, value): (usize, &Option<Value>)| value.as_ref().is_some_and(|value| value.data == data(number));
+        let is_own =
+            |(number, value): (usize, &Option<Value>)| value.as_ref().is_some_and(|value| value.data == data(number));
         self.expect(
             values.iter().rev().enumerate().all(is_own),
             "read returned the values of several keys in another order than the keys",
@@ -205,7 +218,8 @@ impl<K: KeyValueStore> Kit<'_, K> {
         )?;
         if !self.store.all_or_none() {
             let version = first.map(|value| value.version).unwrap_or_default();
-            let swapped = self.swap(&[change(&keys[1], None, Some(b"x")), change(&keys[0], Some(&version), Some(b"y"))]).await?;
+            let swapped =
+                self.swap(&[change(&keys[1], None, Some(b"x")), change(&keys[0], Some(&version), Some(b"y"))]).await?;
             self.expect(
                 matches!(&swapped[..], [Swapped::Lost(Some(standing)), Swapped::Done] if Some(standing) == last.as_ref()),
                 "compare_and_swap returned the results of several changes in another order than the changes",
@@ -213,9 +227,13 @@ impl<K: KeyValueStore> Kit<'_, K> {
         }
         let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
         let (_, values) = self.answer("read", keys.len(), self.store.read(&keys, TIMEOUT)).await?;
-        let found = keys.iter().zip(&values).filter_map(|(key, value)| Some(change(key, Some(&value.as_ref()?.version), None)));
+        let found =
+            keys.iter().zip(&values).filter_map(|(key, value)| Some(change(key, Some(&value.as_ref()?.version), None)));
         let deleted = self.swap(&found.collect::<Vec<_>>()).await?;
-        self.expect(deleted.iter().all(|one| *one == Swapped::Done), "compare_and_swap did not delete all keys of a call")
+        self.expect(
+            deleted.iter().all(|one| *one == Swapped::Done),
+            "compare_and_swap did not delete all keys of a call",
+        )
     }
 
     /// Any bytes may be in keys and in data.
@@ -253,7 +271,8 @@ impl<K: KeyValueStore> Kit<'_, K> {
     /// Two clients write one key at the same moment.
     async fn two_clients(&self) -> Result<()> {
         let key = &self.key("clients");
-        let lost = "swaps are lost when two clients write one key at once: comparing and swapping must be one atomic step";
+        let lost =
+            "swaps are lost when two clients write one key at once: comparing and swapping must be one atomic step";
         for round in 0..ROUNDS {
             let [standing] = self.read([key]).await?;
             let version = standing.as_ref().map(|value| &value.version[..]);
@@ -264,11 +283,16 @@ impl<K: KeyValueStore> Kit<'_, K> {
             )
             .await;
             let (one, other) = (one?, other?);
-            self.expect(one == Swapped::Done || other == Swapped::Done, "two clients wrote one key at once, and neither won")?;
+            self.expect(
+                one == Swapped::Done || other == Swapped::Done,
+                "two clients wrote one key at once, and neither won",
+            )?;
             self.expect((one == Swapped::Done) != (other == Swapped::Done), lost)?;
             let winner = if one == Swapped::Done { mine } else { yours };
             let [standing] = self.read([key]).await?;
-            let Some(standing) = standing.filter(|value| value.data == winner.as_bytes()) else { return self.fail(lost) };
+            let Some(standing) = standing.filter(|value| value.data == winner.as_bytes()) else {
+                return self.fail(lost);
+            };
             if round % 2 == 0 {
                 self.delete(key, &standing.version).await?;
             }
@@ -339,8 +363,11 @@ impl<K: KeyValueStore> Kit<'_, K> {
         let took = SystemTime::now().duration_since(began).unwrap_or_default();
         let late = first.unwrap_or(began) + took > expires_at;
         match &values[0] {
-            Some(value) => self.delete(key, &value.version).await.or_else(|error| if late { Ok(()) } else { Err(error) })?,
-            None => self.expect(late, "the store dropped a value before its expires_at, which is unix time with a fraction")?,
+            Some(value) => {
+                self.delete(key, &value.version).await.or_else(|error| if late { Ok(()) } else { Err(error) })?
+            }
+            None => self
+                .expect(late, "the store dropped a value before its expires_at, which is unix time with a fraction")?,
         }
         let Some((first, last)) = first.zip(last) else { return Ok(()) };
         let moved = last.duration_since(first).unwrap_or_default();
@@ -371,10 +398,14 @@ async fn futures<T: Debug>(one: impl Future<Output = T>, other: impl Future<Outp
     let (mut first, mut second) = (None, None);
     std::future::poll_fn(|context| {
         use std::task::Poll;
-        if first.is_none() && let Poll::Ready(outcome) = one.as_mut().poll(context) {
+        if first.is_none()
+            && let Poll::Ready(outcome) = one.as_mut().poll(context)
+        {
             first = Some(outcome);
         }
-        if second.is_none() && let Poll::Ready(outcome) = other.as_mut().poll(context) {
+        if second.is_none()
+            && let Poll::Ready(outcome) = other.as_mut().poll(context)
+        {
             second = Some(outcome);
         }
         match (first.take(), second.take()) {

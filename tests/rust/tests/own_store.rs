@@ -21,7 +21,8 @@ fn vectors_hold_on_a_store_of_the_application() {
 #[tokio::test]
 async fn the_test_kit_names_each_defect() {
     verify(&Table::default()).await.expect("a whole store");
-    let table = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../stores/defects.json")).expect("a file");
+    let table =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../stores/defects.json")).expect("a file");
     let defects: BTreeMap<String, String> = serde_json::from_str(&table).expect("a table");
     for (defect, sentence) in defects {
         let found = verify(&Table::with(&defect)).await.expect_err(&defect);

@@ -12,8 +12,8 @@ use super::key_value_store::{CallerQueue, Change, KeyValueStore, StoreFailure, S
 use super::stored_key::StoredKey;
 pub(crate) use super::swap::runtime;
 use super::swap::{
-    self, CallId, ChangeSet, Event, FoundValue, IoOutcome, Promises, SwapIo, SwapResult, SwapServer, SwapStore, Version,
-    received, waking,
+    self, CallId, ChangeSet, Event, FoundValue, IoOutcome, Promises, SwapIo, SwapResult, SwapServer, SwapStore,
+    Version, received, waking,
 };
 use super::{MAX_ENTRIES, OpenStore};
 use crate::error::{Error, ErrorKind, Result, visible};
@@ -24,6 +24,8 @@ const MAX_CALLS: usize = 4;
 /// The first pause before a swap that did not happen is tried again, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+/// A value lives so much longer than it has a meaning, as in Redis. The clock that drops it may be another one than that of the store.
+const MORE_LIFETIME: Duration = Duration::from_secs(1);
 /// The pause behind a swap with an unknown outcome.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(10);
 /// The most characters of a foreign message that an error shows.
@@ -94,7 +96,8 @@ impl<K: KeyValueStore> ApplicationStore<K> {
         if answers == asked {
             return Ok(());
         }
-        let error = self.wrong_answer(method, format!("{answers} answers to {asked} questions: it must return one for each"));
+        let error =
+            self.wrong_answer(method, format!("{answers} answers to {asked} questions: it must return one for each"));
         Err(MethodFailure { error, not_applied: false })
     }
 
@@ -188,7 +191,8 @@ impl<K: KeyValueStore> ApplicationStore<K> {
                 self.name
             )));
         }
-        let found = self.call("scan", deadline, |left| self.store.scan(prefix, left)).await.map_err(|failure| failure.error)?;
+        let found =
+            self.call("scan", deadline, |left| self.store.scan(prefix, left)).await.map_err(|failure| failure.error)?;
         let is_asked = |key: &&Vec<u8>| key.len() == length && key.starts_with(prefix);
         Ok(found.iter().filter(is_asked).map(|key| StoredKey::of_bytes(key)).collect())
     }
@@ -255,7 +259,7 @@ impl From<&swap::Change> for Change {
             key: change.key.as_bytes().to_vec(),
             version: change.version.as_deref().map(<[u8]>::to_vec),
             data: change.data.clone(),
-            expires_at: UNIX_EPOCH + Duration::from_micros(change.expires_at),
+            expires_at: UNIX_EPOCH + Duration::from_micros(change.expires_at) + MORE_LIFETIME,
         }
     }
 }

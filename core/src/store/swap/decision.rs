@@ -6,6 +6,9 @@ use crate::plan::Plan;
 use crate::store::request::{Answer, Entry, Operation};
 use crate::store::usage::{self, Together, Usage, is_noted, unstored};
 
+/// A value without an end expires in the year 2255, a date that stores and languages can write.
+const LAST_MOMENT: u64 = 1 << 53;
+
 /// The value of a key while groups are applied to it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct WorkingValue {
@@ -30,7 +33,8 @@ impl WorkingValue {
     fn set(&mut self, usage: &Usage, plan: &Plan, answer: &Answer, kept: Option<&[u8]>, now: u64) {
         let (bytes, expires_at) = write_value(usage.denies_until(answer), |out| usage.write(plan, now, kept, out));
         self.bytes = (!is_empty(&bytes)).then_some(bytes);
-        (self.expires_at, self.is_changed) = (self.moment + expires_at.saturating_sub(now), true);
+        let expires_at = self.moment.saturating_add(expires_at.saturating_sub(now));
+        (self.expires_at, self.is_changed) = (expires_at.min(LAST_MOMENT), true);
     }
 }
 

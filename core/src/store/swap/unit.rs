@@ -66,7 +66,8 @@ impl SwapUnit {
         moment: u64,
     ) -> Decided {
         let data = |found: &Option<FoundValue>| found.as_ref().map(|found| found.data.clone());
-        let mut working: Vec<WorkingValue> = self.values.iter().map(|found| WorkingValue::new(data(found), moment)).collect();
+        let mut working: Vec<WorkingValue> =
+            self.values.iter().map(|found| WorkingValue::new(data(found), moment)).collect();
         let mut answers = Vec::with_capacity(self.groups.len());
         for id in &self.groups {
             // A group that has been answered meanwhile is not applied.
