@@ -7,7 +7,7 @@ const nameOf = (key) => Buffer.from(key).toString('latin1');
 export class Table {
   constructor(defect = '') {
     this.defect = defect;
-    this.allOrNone = defect === 'promises all or none';
+    this.allOrNone = ['', 'promises all or none'].includes(defect);
     this.values = new Map();
     this.writes = 0;
     this.made = Date.now();
@@ -44,6 +44,8 @@ export class Table {
     const before = changes.map(({ key }) => this.value(key));
     const isTorn = this.defect === 'compares and writes in two steps';
     if (isTorn) await turn();
+    const isLost = ({ version }, index) => (before[index]?.version ?? null) !== version;
+    if (this.defect === '' && changes.some(isLost)) return { now: this.now(), results: before };
     let results = changes.map((change, index) => {
       const standing = isTorn ? before[index] : this.value(change.key);
       if (this.defect === 'writes the first change alone' && index > 0) return standing;

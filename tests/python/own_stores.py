@@ -16,7 +16,7 @@ class Table(KeyValueStore):
 
     def __init__(self, defect: str = "") -> None:
         self.defect = defect
-        self.all_or_none = defect == "promises all or none"  # type: ignore[misc]
+        self.all_or_none = defect in ("", "promises all or none")  # type: ignore[misc]
         self.lock = threading.Lock()
         self.values: dict[bytes, Any] = {}
         self.writes = 0
@@ -83,6 +83,12 @@ class Table(KeyValueStore):
         with self.lock:
             if self.defect == "writes the first change alone":
                 return self.now(), [self.swap(changes[0]), *(self.value(change.key) for change in changes[1:])]
+            standing = [self.value(change.key) for change in changes]
+            are_free = all(
+                (one.version if one else None) == change.version for one, change in zip(standing, changes, strict=True)
+            )
+            if self.all_or_none and not self.defect and not are_free:
+                return self.now(), standing
             results = {change.key: self.swap(change) for change in changes}
             if self.defect == "sorts the results":
                 return self.now(), [results[key] for key in sorted(results)]

@@ -216,15 +216,15 @@ impl<K: KeyValueStore> Kit<'_, K> {
             first.is_some() && none.is_none() && last.is_some(),
             "read must return none in the place of a key without a value",
         )?;
-        if !self.store.all_or_none() {
-            let version = first.map(|value| value.version).unwrap_or_default();
-            let swapped =
-                self.swap(&[change(&keys[1], None, Some(b"x")), change(&keys[0], Some(&version), Some(b"y"))]).await?;
-            self.expect(
-                matches!(&swapped[..], [Swapped::Lost(Some(standing)), Swapped::Done] if Some(standing) == last.as_ref()),
-                "compare_and_swap returned the results of several changes in another order than the changes",
-            )?;
-        }
+        let standing = |value: Option<Value>| value.map_or(Swapped::Lost(None), |value| Swapped::Lost(Some(value)));
+        let version = first.as_ref().map(|value| value.version.clone()).unwrap_or_default();
+        let other = change(&keys[0], Some(&version), Some(b"y"));
+        let swapped = self.swap(&[change(&keys[1], None, Some(b"x")), other]).await?;
+        let second = if self.store.all_or_none() { standing(first) } else { Swapped::Done };
+        self.expect(
+            swapped == [standing(last), second],
+            "compare_and_swap returned the results of several changes in another order than the changes",
+        )?;
         let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
         let (_, values) = self.answer("read", keys.len(), self.store.read(&keys, TIMEOUT)).await?;
         let found =

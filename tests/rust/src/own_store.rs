@@ -119,6 +119,13 @@ impl KeyValueStore for Table {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         let (count, values) = &mut *self.locked();
+        let standing: Vec<Option<Value>> = changes.iter().map(|change| self.value(values, &change.key)).collect();
+        let is_lost = |(change, found): (&Change, &Option<Value>)| {
+            change.version.as_ref() != found.as_ref().map(|value| &value.version)
+        };
+        if self.defect.is_empty() && changes.iter().zip(&standing).any(is_lost) {
+            return Ok((self.now(), standing.into_iter().map(Swapped::Lost).collect()));
+        }
         let mut results = Vec::new();
         for (change, before) in changes.iter().zip(found) {
             let current = self.value(values, &change.key);
@@ -149,6 +156,6 @@ impl KeyValueStore for Table {
     }
 
     fn all_or_none(&self) -> bool {
-        self.has("promises all or none")
+        ["", "promises all or none"].contains(&&*self.defect)
     }
 }

@@ -147,6 +147,17 @@ impl<K: KeyValueStore> ApplicationStore<K> {
         deadline: Instant,
     ) -> Result<(Option<u64>, Vec<SwapResult>), MethodFailure> {
         let changes: Vec<Change> = sets.iter().flat_map(|set| &set.changes).map(Change::from).collect();
+        let (longest, most) =
+            (changes.iter().filter_map(|change| Some(change.data.as_ref()?.len())).max(), self.store.max_value());
+        if let Some(longest) = longest.filter(|longest| *longest > most) {
+            let message = format!(
+                "the value of a key would have {longest} bytes, and max_value of {} is {most}: use an algorithm with a smaller state, or a \
+                 shorter journal",
+                self.name
+            );
+            let error = Error::new(ErrorKind::StoreRejected, message).of_no_run();
+            return Err(MethodFailure { error, not_applied: false });
+        }
         let (mut clock, mut results) = (None, Vec::with_capacity(changes.len()));
         for part in changes.chunks(MAX_ENTRIES) {
             match self.swap_together(part, deadline).await {
