@@ -39,6 +39,8 @@ export declare class LimiterBuilder {
   file(path: string): ErrorValue | null
   /** The store. If there are several, each has a share of the keys. */
   store(urls: Array<string>): ErrorValue | null
+  /** A store of the application. */
+  ownStore(store: OwnStore): void
   /** A move from an old store to a new one. */
   rollout(oldUrl: string, newUrl: string, percent: number): ErrorValue | null
   /** True if usage lives in this process, so that every answer is immediate. */
@@ -163,6 +165,24 @@ export declare class NativeLimiter {
   callAlone(ticket: number, policy: number, key: string, kind: number, cost: number, meta?: Uint8Array | undefined | null, units?: Record<string, number> | undefined | null, priority?: string | undefined | null): number
   /** Settles a check. The numbers are those of its Decision. */
   settle(ticket: number, policy: number, key: string, decision: Array<number>, policyChanged: boolean, actual: number): number
+}
+
+/** A store of the application. */
+export declare class OwnStore {
+  /** A store whose calls `ask` begins. */
+  static create(name: string, scans: boolean, hasEpoch: boolean, allOrNone: boolean, maxValue: number, ask: (question: StoreQuestion) => void): OwnStore
+  /** Answers a call of `read`. */
+  answerValues(id: number, now: number | undefined | null, values: Array<StoredValue | undefined | null>): void
+  /** Answers a call of `compareAndSwap`. `done` says which changes were done, and `standing` has the values of the others. */
+  answerSwaps(id: number, now: number | undefined | null, done: Array<boolean>, standing: Array<StoredValue | undefined | null>): void
+  /** Answers a call of `scan`. */
+  answerKeys(id: number, keys: Array<Uint8Array>): void
+  /** Answers a call of `epoch`. */
+  answerEpoch(id: number, epoch: Uint8Array): void
+  /** Answers a call that failed, with the number of its error, or with a sentence about a wrong answer. */
+  fail(id: number, message: string, number: number | undefined | null, notApplied: boolean): void
+  /** Tests the store. `done` gets the defect, if there is one. */
+  verify(done: (defect: ErrorValue | null) => void): ErrorValue | null
 }
 
 /** A valid policy. */
@@ -492,6 +512,8 @@ export interface ErrorValue {
   place?: SourceLocation
   /** True if the call certainly did not run. */
   didNotRun: boolean
+  /** The number of the error of an application's store that caused it. */
+  cause?: number
 }
 
 /**
@@ -738,6 +760,40 @@ export interface StoreChange {
   message: string
   /** When it was lost, in milliseconds since 1970. */
   since: number
+}
+
+/** A change of a key. */
+export interface StoredChange {
+  /** The key. */
+  key: Uint8Array
+  /** The version that it replaces. */
+  version?: Uint8Array
+  /** The new value. */
+  data?: Uint8Array
+  /** When it may be dropped, in milliseconds since 1970. */
+  expiresAt: number
+}
+
+/** A value in a store. The version is encoded. */
+export interface StoredValue {
+  /** Its version. */
+  version: Uint8Array
+  /** Its bytes. */
+  data: Uint8Array
+}
+
+/** A call of a method. It has the keys of `read`, the changes of `compareAndSwap`, or the prefix of `scan`. */
+export interface StoreQuestion {
+  /** Its number. */
+  id: number
+  /** Its keys. */
+  keys?: Array<Uint8Array>
+  /** Its changes. */
+  changes?: Array<StoredChange>
+  /** Its prefix. */
+  prefix?: Uint8Array
+  /** The milliseconds that are left. */
+  timeoutMs: number
 }
 
 /** The operation of a task about one key. It crosses alone. */

@@ -27,6 +27,21 @@ export interface ErrorValue {
   place?: SourceLocation;
   /** True if the call certainly did not run. */
   didNotRun: boolean;
+  /** The number of the error of a store of your own. */
+  cause?: number | undefined;
+}
+
+/** The newest errors of stores of applications, by number. */
+const CAUSES = new Map<number, unknown>();
+const MAX_CAUSES = 100;
+let lastCause = 0;
+
+/** Keeps an error as the cause of one that comes back from the core. Returns its number. */
+export function rememberCause(error: unknown): number {
+  lastCause = (lastCause + 1) % 2 ** 31;
+  CAUSES.set(lastCause, error);
+  if (CAUSES.size > MAX_CAUSES) CAUSES.delete(CAUSES.keys().next().value as number);
+  return lastCause;
 }
 
 /** The errors of calls that certainly did not run. */
@@ -229,5 +244,6 @@ export function thrown(error: ErrorValue): TidegateError {
   const { message, place } = error;
   const made = Known === undefined ? new TidegateError(message, code) : new Known(message, code, place);
   if (error.didNotRun) OF_NO_RUN.add(made);
+  if (error.cause !== undefined && CAUSES.has(error.cause)) made.cause = CAUSES.get(error.cause);
   return made;
 }

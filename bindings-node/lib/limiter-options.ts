@@ -5,6 +5,7 @@ import { type binding, native, throwIfFailed } from './native.js';
 import { type Limit, nativePolicyOf, type OnStoreError, Policy, type PolicyOptions } from './policy.js';
 import { Rollout, urlsOf } from './rollout.js';
 import type { Logger, StoreChange } from './store-changes.js';
+import { isStore, type KeyValueStore, ownStoreOf } from './stores.js';
 
 /** The options of a limiter. */
 export interface LimiterOptions<Name extends string = string> {
@@ -14,7 +15,7 @@ export interface LimiterOptions<Name extends string = string> {
    * another. You can also give a list of servers that share the keys, or a `rollout` from one store to another.
    * Default: `memory://`.
    */
-  store?: string | readonly string[] | Rollout | undefined;
+  store?: string | readonly string[] | Rollout | KeyValueStore | undefined;
   /**
    * The policies by name: a notation, a Policy, or limits with options as in a policy file. A reload of the file keeps
    * them.
@@ -94,6 +95,7 @@ export function builderOf(given: LimiterOptions, file: string | undefined): bind
   const builder = native.LimiterBuilder.create();
   if (file !== undefined) throwIfFailed(builder.file(checkText(file, 'the path of a policy file', PolicyError)));
   if (store instanceof Rollout) throwIfFailed(builder.rollout(...urlsOf(store), store.percent));
+  else if (isStore(store)) builder.ownStore(ownStoreOf(store));
   else if (store !== undefined) throwIfFailed(builder.store(urlsIn(store)));
   if (policies !== undefined && !isRecord(policies)) {
     throw new ConfigError(`policies must be an object with policies by name, not ${describe(policies)}`);
@@ -134,6 +136,8 @@ function urlsIn(store: string | readonly string[]): string[] {
   const all: readonly unknown[] = Array.isArray(store) ? store : [store];
   return all.map((url) => {
     if (typeof url === 'string') return checkText(url, 'a store URL');
-    throw new ConfigError(`store must be a URL, a list of URLs, or a rollout, not ${describe(url)}`);
+    throw new ConfigError(
+      `store must be a URL, a list of URLs, a rollout, or a KeyValueStore of tidegate/stores, not ${describe(url)}`,
+    );
   });
 }

@@ -21,6 +21,7 @@ pub mod native_limiter;
 mod number;
 pub mod observation;
 pub mod options;
+pub mod own_store;
 pub mod policy;
 mod refused_job;
 pub mod stats;

@@ -11,6 +11,7 @@ use crate::clock::Clock;
 use crate::error_value::{ErrorValue, crossing, node_name};
 use crate::native_limiter::NativeLimiter;
 use crate::number::{self, milliseconds};
+use crate::own_store::OwnStore;
 use crate::policy::{Policy, on_store_error};
 use crate::store_change::{StoreChange, listener, warning_listener};
 
@@ -50,6 +51,14 @@ impl LimiterBuilder {
     #[napi(catch_unwind)]
     pub fn store(&mut self, urls: Vec<String>) -> Option<ErrorValue> {
         self.step(|builder| Ok(builder.stores(urls)))
+    }
+
+    /// A store of the application.
+    #[napi(catch_unwind)]
+    pub fn own_store(&mut self, store: &OwnStore) {
+        if let Some(host) = store.take() {
+            self.builder = std::mem::take(&mut self.builder).key_value_store(host);
+        }
     }
 
     /// A move from an old store to a new one.

@@ -170,7 +170,7 @@ hold_methods! { AsyncHold {
     fn settle(&self, #[pyo3(from_py_with = cost)] actual_cost: Cost) -> CallCoroutine {
         let (limiter, decision) = (self.0.limiter.clone(), self.0.decision.get().inner.clone());
         // It must finish, because the Decision counts as settled from now on.
-        CallCoroutine::of_task(none_from_outcome, true, async move {
+        CallCoroutine::of_task(&limiter.clone(), none_from_outcome, true, async move {
             limiter.settle(&decision, actual_cost).await.map(|()| Outcome::Nothing)
         })
     }

@@ -28,6 +28,7 @@ mod loop_waker;
 mod observation;
 mod options;
 mod outgoing_call;
+mod own_store;
 mod policy;
 mod policy_argument;
 mod policy_use;
@@ -37,6 +38,7 @@ mod python_call;
 mod rollout;
 mod stats;
 mod store_change;
+mod verify_store;
 mod warning;
 
 /// The compiled part of the package `tidegate`; import its names from there.
@@ -98,6 +100,8 @@ mod _tidegate {
     use crate::stats::metrics;
     #[pymodule_export]
     use crate::store_change::StoreChange;
+    #[pymodule_export]
+    use crate::verify_store::verify_store;
     #[pymodule_export]
     use crate::warning::Warning;
 

@@ -11,6 +11,7 @@ use tidegate::{Builder, ErrorKind};
 use crate::clock::ManualClock;
 use crate::convert::{argument, named_seconds, number, owned_text, shown, store_url, timedelta_seconds, unexpected};
 use crate::error::{config, raise};
+use crate::own_store;
 use crate::policy::{named_policies, on_store_error};
 use crate::rollout::Rollout;
 use crate::store_change;
@@ -93,9 +94,12 @@ impl LimiterOptions<'_, '_> {
         if let Ok(url) = store.cast::<PyString>() {
             return Ok(builder.store(store_url(url)?));
         }
+        if own_store::is_store(store)? {
+            return Ok(builder.key_value_store(own_store::host_store(store, Some(self.function))?));
+        }
         let wrong = |given| {
             PyTypeError::new_err(format!(
-                "a store must be a URL such as \"redis://127.0.0.1:6379/0\", or a list of URLs, not {}",
+                "a store must be a URL such as \"redis://127.0.0.1:6379/0\", a list of URLs, or a KeyValueStore of tidegate.stores, not {}",
                 shown(given)
             ))
         };

@@ -13,6 +13,7 @@ from typing_extensions import Unpack
 from ._decorator import Decorator
 from ._hold import Holding
 from ._options import LimiterOptions, LimiterSettings, Name, PolicyOptions
+from .stores import AsyncKeyValueStore, KeyValueStore
 
 __all__ = [
     "__version__",
@@ -60,6 +61,7 @@ __all__ = [
     "run_command",
     "shared_cost",
     "status",
+    "verify_store",
 ]
 
 __version__: Final[str]
@@ -164,7 +166,7 @@ class AsyncLimiter(Generic[Name]):
     def __new__(
         cls,
         /,
-        store: str | Iterable[str] | Rollout | None = None,
+        store: str | Iterable[str] | Rollout | KeyValueStore | AsyncKeyValueStore | None = None,
         *,
         policies: Mapping[Name, Any] | None = None,
         **options: Unpack[LimiterSettings],
@@ -296,7 +298,7 @@ class AsyncLimiter(Generic[Name]):
         cls,
         /,
         path: str | PathLike[str],
-        store: str | Iterable[str] | Rollout | None = None,
+        store: str | Iterable[str] | Rollout | KeyValueStore | AsyncKeyValueStore | None = None,
         **options: Unpack[LimiterOptions],
     ) -> AsyncLimiter[str]:
         """
@@ -887,7 +889,7 @@ class Limiter(Generic[Name]):
     def __new__(
         cls,
         /,
-        store: str | Iterable[str] | Rollout | None = None,
+        store: str | Iterable[str] | Rollout | KeyValueStore | AsyncKeyValueStore | None = None,
         *,
         policies: Mapping[Name, Any] | None = None,
         **options: Unpack[LimiterSettings],
@@ -1015,7 +1017,7 @@ class Limiter(Generic[Name]):
         cls,
         /,
         path: str | PathLike[str],
-        store: str | Iterable[str] | Rollout | None = None,
+        store: str | Iterable[str] | Rollout | KeyValueStore | AsyncKeyValueStore | None = None,
         **options: Unpack[LimiterOptions],
     ) -> Limiter[str]:
         """
@@ -1700,4 +1702,9 @@ def shared_cost(policies: list[Policy], cost: Mapping[str, int]) -> list[int | d
 def status(decision: Decision) -> int:
     """
     The status of the response: 200, 429 or 503.
+    """
+
+def verify_store(store: KeyValueStore | AsyncKeyValueStore) -> Any:
+    """
+    Tests a store. Returns None, or a coroutine for methods that are `async def`.
     """

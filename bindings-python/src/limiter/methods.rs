@@ -18,7 +18,7 @@ macro_rules! limiter_methods {
         impl $Class {
             #[new]
             #[pyo3(signature = (
-                store: "str | Iterable[str] | Rollout | None" = None, **options: "Unpack[LimiterOptions]"
+                store: "str | Iterable[str] | Rollout | KeyValueStore | AsyncKeyValueStore | None" = None, **options: "Unpack[LimiterOptions]"
             ))]
             fn new(store: Option<Bound<'_, PyAny>>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
                 let function = concat!(stringify!($Class), ".__new__()");
@@ -30,7 +30,7 @@ macro_rules! limiter_methods {
             /// Its policies are those of the file and of `policies`. The other options are those of the class.
             #[classmethod]
             #[pyo3(signature = (
-                path: "str | PathLike[str]", store: "str | Iterable[str] | Rollout | None" = None,
+                path: "str | PathLike[str]", store: "str | Iterable[str] | Rollout | KeyValueStore | AsyncKeyValueStore | None" = None,
                 **options: "Unpack[LimiterOptions]"
             ) -> $class)]
             fn from_file(

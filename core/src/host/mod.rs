@@ -5,6 +5,8 @@ mod completion_queue;
 mod json;
 mod limiter;
 mod parts;
+#[cfg(feature = "redis")]
+mod questions;
 mod reply_poller;
 #[cfg(feature = "redis")]
 mod servers;
@@ -38,6 +40,8 @@ pub use crate::store::postgres::{ddl as postgres_ddl, set_up as set_up_postgres}
 pub use completion_queue::{CompletionQueue, Outcome};
 pub use json::{counters_json, metrics_json, samples_json, stats_json};
 pub use parts::Parts;
+#[cfg(feature = "redis")]
+pub use questions::{Asked, CallerQuestions, HostStore, Question, Reply, begin_verify, verify_awaited};
 pub use reply_poller::ReplyPoller;
 #[cfg(feature = "redis")]
 pub use servers::{

@@ -23,7 +23,7 @@ use crate::policy::prefix::why_no_prefix;
 use crate::process::fork::{self, ForkListener, PerProcess};
 use crate::process::log::Log;
 use crate::process::pending_count::PendingCount;
-use crate::resilience::{Breaker, Layers, MAX_DENY_CACHE, Rollout, Shards, Telemetry};
+use crate::resilience::{Breaker, Layers, MAX_DENY_CACHE, OneByOne, Rollout, Shards, Telemetry};
 use crate::store::ForgottenDenials;
 use crate::store::Store;
 use crate::store::key_names::KeyNames;
@@ -60,7 +60,7 @@ impl Builder {
         log: &Arc<Log>,
     ) -> Result<(Arc<dyn Store>, Option<Layers>)> {
         let telemetry = Arc::new(Telemetry::new(self.listener.clone(), self.on_store_error, log));
-        if let ([url], None) = (&*self.stores, &self.rollout)
+        if let ([url], None, None) = (&*self.stores, &self.rollout, &self.application)
             && let StoreUrl::Memory(bounds) = StoreUrl::parse(url)?
         {
             return Ok((Arc::new(Memory::with_overrides(bounds, Arc::clone(forgotten_denials))), None));
@@ -115,6 +115,11 @@ impl Builder {
         readers: &Arc<PerProcess<ReaderRegistry>>,
         log: &Arc<Log>,
     ) -> Result<Arc<dyn Store>> {
+        if let (Some(open), [name]) = (&self.application, urls) {
+            let (store, all_or_none) = open(self.names()?, self.timeout)?;
+            let store = Breaker::around(store, name, self.timeout, Arc::clone(telemetry));
+            return Ok(if all_or_none { store } else { Arc::new(OneByOne::new(store, self.timeout)) });
+        }
         if let [url] = urls
             && let StoreUrl::Memory(bounds) = StoreUrl::parse(url)?
         {
@@ -246,6 +251,7 @@ impl Builder {
             seed,
             hold_count: AtomicU64::new(0),
             layers,
+            host_data: self.host_data,
             forgotten_denials,
             readers,
         });

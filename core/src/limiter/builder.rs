@@ -1,5 +1,6 @@
 //! The options of a limiter.
 
+use std::any::Any;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +15,14 @@ use crate::policy::{OnStoreError, Policy, Warning, lint};
 use crate::process::clock::ManualClock;
 use crate::process::log::WarningListener;
 use crate::resilience::{Listener, StoreChange};
+#[cfg(feature = "redis")]
+use crate::store::KeyValueStore;
 use crate::store::MAX_ENTRIES;
+use crate::store::OpenStore;
+#[cfg(feature = "redis")]
+use crate::store::application;
+#[cfg(feature = "redis")]
+use crate::store::url::APPLICATION_SCHEME;
 
 const STORE: &str = "memory://";
 const TIMEOUT: Duration = Duration::from_millis(250);
@@ -136,6 +144,9 @@ limiter_options! {
 pub struct Builder {
     pub(super) stores: Vec<String>,
     pub(super) rollout: Option<(String, f64)>,
+    /// Opens the store of the application that stands in the place of a URL.
+    pub(super) application: Option<OpenStore>,
+    pub(super) host_data: Option<Arc<dyn Any + Send + Sync>>,
     /// The policies that are not from the file.
     pub(super) policies: Vec<Policy>,
     pub(super) source: Option<PolicySource>,
@@ -179,6 +190,8 @@ impl Default for Builder {
         Self {
             stores: vec![STORE.to_owned()],
             rollout: None,
+            application: None,
+            host_data: None,
             policies: Vec::new(),
             source: None,
             uses_store_of_file: false,
@@ -235,7 +248,18 @@ impl Builder {
     pub fn stores(mut self, urls: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.stores = urls.into_iter().map(Into::into).collect();
         self.rollout = None;
+        self.application = None;
         self.uses_store_of_file = false;
+        self
+    }
+
+    /// A store of your own, in the place of a URL.
+    #[cfg(feature = "redis")]
+    #[must_use]
+    pub fn key_value_store<K: KeyValueStore>(mut self, store: K) -> Self {
+        self = self.store(format!("{APPLICATION_SCHEME}://{}", store.name()));
+        self.host_data = store.host_data();
+        self.application = Some(application::opener(store));
         self
     }
 

@@ -49,6 +49,7 @@ pub use policy_uses::PolicyUse;
 pub use settle::{ChargedLimit, ChargedUnits, charge_mark, turn_length};
 pub(crate) use settle::{SettleCall, valid_actual};
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -186,6 +187,8 @@ pub(crate) struct LimiterCore {
     hold_count: AtomicU64,
     /// The layers around a shared store.
     pub(crate) layers: Option<Layers>,
+    /// Data of the host beside its store.
+    pub(crate) host_data: Option<Arc<dyn Any + Send + Sync>>,
     /// Counts the denials that a memory store without layers forgot.
     forgotten_denials: Arc<ForgottenDenials>,
     /// The threads or event loops that read replies.

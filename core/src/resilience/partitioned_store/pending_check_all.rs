@@ -49,7 +49,9 @@ impl PendingCheckAll {
             now: context.now,
             deadline: context.deadline.unwrap_or_else(|| Instant::now() + timeout),
             timeout,
-            progress: Mutex::new(PartitionProgress::new(entries, |entry| store.store_of(entry))),
+            progress: Mutex::new(PartitionProgress::new(entries, |entry| {
+                (store.part_of(entry), store.store_of(entry))
+            })),
             waits_here: done.is_none(),
             done: Mutex::new(done),
         });
