@@ -77,7 +77,7 @@ export interface PolicyOptions {
   priorities?: Readonly<Record<string, string>> | undefined;
   /** How old a hold of a `concurrency` limit may become: from then on it is not renewed, and its ttl ends it. */
   maxHold?: Duration | undefined;
-  /** Other limits for single keys, by the key: a notation, or `none` for no limit. */
+  /** Other limits for single keys, by the key or by the network of an address: a notation, or `none` for no limit. */
   overrides?: Readonly<Record<string, OverrideLike>> | undefined;
   // options end
 }
@@ -304,7 +304,7 @@ export class Policy {
     return this.#options['maxHoldMs'] as number | undefined;
   }
 
-  /** Other limits for single keys, by the key: a notation, or `none` for no limit. */
+  /** Other limits for single keys, by the key or by the network of an address: a notation, or `none` for no limit. */
   get overrides(): Readonly<Record<string, string>> | undefined {
     return this.#options['overrides'] as Readonly<Record<string, string>> | undefined;
   }
