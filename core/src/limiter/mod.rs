@@ -26,6 +26,7 @@ mod policy_uses;
 mod publisher;
 mod refusal_log;
 mod settle;
+mod spans;
 mod translation;
 
 pub use allowance::Allowance;

@@ -58,6 +58,7 @@ mod servers;
 mod settled_histories;
 mod settling;
 mod soak;
+mod spans;
 mod stats;
 mod stored;
 mod stored_forms;
