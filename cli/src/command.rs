@@ -12,6 +12,8 @@ use crate::verbs::completions::Completions;
 use crate::verbs::demo::Demo;
 use crate::verbs::explain::Explain;
 use crate::verbs::lint::Lint;
+#[cfg(feature = "stores")]
+use crate::verbs::routes::Routes;
 use crate::{Outcome, Output, Result, simulate};
 
 /// Explains, checks and simulates rate limits, and looks into their store.
@@ -54,6 +56,9 @@ enum Verb {
     #[cfg(feature = "stores")]
     #[command(flatten)]
     Store(StoreVerb),
+    /// List the limits of each route of a Flask, FastAPI or Django application (with the Python package)
+    #[cfg(feature = "stores")]
+    Routes(Routes),
     /// Show a policy of two limits admit, refuse, explain and admit again
     #[cfg(feature = "demo")]
     Demo(Demo),
@@ -70,6 +75,8 @@ impl Command {
             Verb::Simulate(arguments) => simulate::run(arguments, output),
             #[cfg(feature = "stores")]
             Verb::Store(verb) => verb.run(output),
+            #[cfg(feature = "stores")]
+            Verb::Routes(verb) => verb.run(output),
             #[cfg(feature = "demo")]
             Verb::Demo(verb) => verb.run(output),
             #[cfg(feature = "stores")]
