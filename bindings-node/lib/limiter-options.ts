@@ -4,7 +4,7 @@ import { checkOptions, checkType, declaredNames, declaredOptions, isRecord } fro
 import { type binding, native, throwIfFailed } from './native.js';
 import { type Limit, nativePolicyOf, type OnStoreError, Policy, type PolicyOptions } from './policy.js';
 import { Rollout, urlsOf } from './rollout.js';
-import type { Logger, StoreChange } from './store-changes.js';
+import type { Logger, NearLimit, StoreChange } from './store-changes.js';
 
 /** The options of a limiter. */
 export interface LimiterOptions<Name extends string = string> {
@@ -39,6 +39,15 @@ export interface LimiterOptions<Name extends string = string> {
   maxWaitingPerKey?: number | undefined;
   /** Called once when a store is lost or refuses, and once when it is back. */
   onChange?: ((change: StoreChange) => void) | undefined;
+  /**
+   * Called when a key comes near a limit, before it is reached: at most once for each policy, key and window in a
+   * process.
+   */
+  onNearLimit?: ((near: NearLimit) => void) | undefined;
+  /** The part of a limit from which on it is near, for `onNearLimit`. Default: 0.8. */
+  nearLimit?: number | undefined;
+  /** How often the policy file is read to find a change, which is then reloaded; 0 never looks. Default: 0 ms. */
+  watchMs?: number | undefined;
   /** A clock for tests, whose time is used instead of the store's. */
   clock?: ManualClock | undefined;
   /**

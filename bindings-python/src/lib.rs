@@ -25,6 +25,7 @@ mod log;
 mod loop_completions;
 mod loop_reader;
 mod loop_waker;
+mod near_limit;
 mod observation;
 mod options;
 mod outgoing_call;
@@ -37,6 +38,7 @@ mod python_call;
 mod rollout;
 mod stats;
 mod store_change;
+mod teller;
 mod warning;
 
 /// The compiled part of the package `tidegate`; import its names from there.
@@ -74,6 +76,8 @@ mod _tidegate {
     use crate::lint::lint;
     #[pymodule_export]
     use crate::llm::{TokenEstimate, TokenEstimator, UsageReader};
+    #[pymodule_export]
+    use crate::near_limit::NearLimit;
     #[pymodule_export]
     use crate::observation::{Observation, read_response};
     #[pymodule_export]

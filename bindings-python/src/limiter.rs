@@ -23,6 +23,9 @@ use crate::loop_reader::LoopReader;
 /// - `on_store_error`: the answer to a check when the store fails: "raise", "open", "closed" or "local" (the default).
 /// - `deny_cache`: for how many seconds a denied key may be denied without asking the store; 1.0 by default, 0 is off.
 /// - `on_change`: called with a StoreChange when a store is lost, refuses or is back, on a thread of its own.
+/// - `on_near_limit`: called with a NearLimit before a key reaches a limit, once for each policy, key and window, on a thread of its own.
+/// - `near_limit`: the part of a limit from which on it is near. By default it is 0.8.
+/// - `watch`: for `from_file`, after how many seconds the file is read again to find a change. By default it is 0, which never looks.
 /// - `clock`: a ManualClock, for tests.
 /// - `log_refusals`: True logs each refusal to the logger "tidegate", at most ten a second.
 ///

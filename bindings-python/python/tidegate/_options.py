@@ -12,7 +12,7 @@ from ._shown import shown
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    from ._tidegate import ManualClock, StoreChange
+    from ._tidegate import ManualClock, NearLimit, StoreChange
 
     # The names of a limiter's policies. Covariant, so that a function of a Limiter takes one with known names.
     Name = TypeVar("Name", bound=str, default=str, covariant=True)
@@ -42,7 +42,7 @@ class PolicyOptions(TypedDict, total=False):
     priorities: Mapping[str, str] | None
     # How old a hold of a `concurrency` limit may become: from then on it is not renewed, and its ttl ends it.
     max_hold: float | str | timedelta | None
-    # Other limits for single keys, by the key: a notation, or `none` for no limit.
+    # Other limits for single keys, by the key or by the network of an address: a notation, or `none` for no limit.
     overrides: Mapping[str, Any] | None
     # options end
 
@@ -69,6 +69,14 @@ class LimiterSettings(TypedDict, total=False):
     # Called once when a store is lost or refuses, and once when it is back. It is called after that was logged, on a
     # thread of its own, one change after the other, so it may block. What it raises is logged to the logger "tidegate".
     on_change: Callable[[StoreChange], object] | None
+    # Called when a key comes near a limit, before it is reached: at most once for each policy, key and window in a
+    # process. It is called on a thread of its own, one key after the other, so it may block. An exception in it is
+    # logged to the logger "tidegate".
+    on_near_limit: Callable[[NearLimit], object] | None
+    # The part of a limit from which on it is near, for `on_near_limit`. Default: 0.8.
+    near_limit: float
+    # How often the policy file is read to find a change, which is then reloaded; 0 never looks. Default: 0.0 seconds.
+    watch: float | timedelta
     # A clock for tests, whose time is used instead of the store's.
     clock: ManualClock | None
     # Whether a refusal is logged, as a warning: its policy, its key, the limit that refused, the wait, and what

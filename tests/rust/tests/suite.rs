@@ -40,6 +40,7 @@ mod machine;
 mod metrics;
 #[cfg(target_os = "linux")]
 mod name_lookups;
+mod near_limit;
 mod options;
 mod out_of_step;
 mod outgoing;
