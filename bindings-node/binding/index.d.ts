@@ -53,6 +53,10 @@ export declare class LimiterBuilder {
   onChange(onChange: (change: StoreChange) => void): void
   /** A function that is called with each warning that is no change of a store's state. */
   onWarning(onWarning: (message: string) => void): void
+  /** A function that is called with each key that comes near a limit. */
+  onNearLimit(onNearLimit: (near: NearLimit) => void): void
+  /** A function that is called after each reload. */
+  onReload(onReload: () => void): void
   /** A clock for tests. */
   clock(clock: Clock): ErrorValue | null
   /**
@@ -385,6 +389,10 @@ export interface Counters {
   storeRejected: number
   /** Denials that were forgotten before their time, because `max_bytes` left no room for more. */
   forgottenDenials: number
+  /** Changed policy files that were taken. */
+  reloads: number
+  /** Changed policy files that were refused, so that the policies before them stayed in force. */
+  reloadsRefused: number
   /** Renewals of holds that the store did not answer. */
   holdRenewalsFailed: number
   /** Calls of `acquire` that were denied at once because too many callers waited already. */
@@ -641,7 +649,23 @@ export declare function metrics(): string
 /** The key of a name that its owner may have chosen. */
 export declare function named(name: string): string
 
-/** One limit that a response reports, or a wait that it asks for. */
+/** A key has come near a limit. */
+export interface NearLimit {
+  /** The policy. */
+  policy: string
+  /** The key. */
+  key: string
+  /** The limit that has the least left in proportion, as a notation. */
+  notation: string
+  /** The units of that limit. */
+  limit: number
+  /** The units that are left of it. */
+  remaining: number
+  /** The milliseconds until all its units are back. */
+  resetAfterMs: number
+}
+
+/** What a response says of one limit, or how long it tells to wait. */
 export interface Observation {
   /** The name that the response gives the limit. */
   name?: string

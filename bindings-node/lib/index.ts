@@ -34,5 +34,5 @@ export { RateLimited } from './rate-limited.js';
 export { type Rollout, rollout } from './rollout.js';
 export type { ActualCost } from './settled.js';
 export type { Counters, Histogram, PolicyStats, Stats } from './stats.js';
-export type { Logger, StoreChange } from './store-changes.js';
+export type { Logger, NearLimit, StoreChange } from './store-changes.js';
 export type { WrapOptions } from './wrap.js';

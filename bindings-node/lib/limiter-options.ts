@@ -4,7 +4,7 @@ import { checkOptions, checkType, declaredNames, declaredOptions, isRecord } fro
 import { type binding, native, throwIfFailed } from './native.js';
 import { type Limit, nativePolicyOf, type OnStoreError, Policy, type PolicyOptions } from './policy.js';
 import { Rollout, urlsOf } from './rollout.js';
-import type { Logger, StoreChange } from './store-changes.js';
+import type { Logger, NearLimit, StoreChange } from './store-changes.js';
 import { isStore, type KeyValueStore, ownStoreOf } from './stores.js';
 
 /** The options of a limiter. */
@@ -45,6 +45,18 @@ export interface LimiterOptions<Name extends string = string> {
    * "tidegate" gets its exceptions.
    */
   onChange?: ((change: StoreChange) => void) | undefined;
+  /**
+   * A function that Tidegate calls when a key comes near a limit, before it is reached, at most once for each policy,
+   * key and window in a process.
+   */
+  onNearLimit?: ((near: NearLimit) => void) | undefined;
+  /** The part of a limit from which on it is near, for `onNearLimit`. Default: 0.8. */
+  nearLimit?: number | undefined;
+  /**
+   * The time between two looks at the policy file. Tidegate reloads a file that has changed. With 0, it never looks.
+   * Default: 0 ms.
+   */
+  watchMs?: number | undefined;
   /** A clock for tests. Its time replaces the time of the store. */
   clock?: ManualClock | undefined;
   /**

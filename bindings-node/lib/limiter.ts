@@ -117,14 +117,22 @@ export class Limiter<Name extends string = string> {
     const file = fileOfNext;
     fileOfNext = undefined;
     const builder = builderOf(options, file);
-    const { clock, logger, onChange, logRefusals } = options;
+    const { clock, onNearLimit, logRefusals, watchMs = 0 } = options;
     const isLocal = builder.isLocal();
     this.#isLocal = isLocal;
-    this.#reporter = new StoreChangeReporter(logger, onChange);
+    this.#reporter = new StoreChangeReporter(options);
     // Weak: the native side keeps these callbacks for as long as it lives. A strong reference would keep both for ever.
     const weak = new WeakRef(this.#reporter);
     builder.onWarning((message) => weak.deref()?.warn(message));
     if (!isLocal) builder.onChange((change) => weak.deref()?.report(change));
+    if (onNearLimit !== undefined) builder.onNearLimit((near) => weak.deref()?.near(near));
+    if (watchMs > 0) {
+      const limiter = new WeakRef(this);
+      builder.onReload(() => {
+        const watching = limiter.deref();
+        if (watching !== undefined) watching.#reloaded();
+      });
+    }
     // The core must see denials to count them for `tidegate top` and to log refusals.
     const isSeen = logRefusals === true || (process.env['TIDEGATE_TOP'] ?? '') !== '';
     this.#transport = new Transport(builder, clock, !isLocal && !isSeen);
@@ -432,6 +440,13 @@ export class Limiter<Name extends string = string> {
     } finally {
       this.#policyRefs.forget();
     }
+  }
+
+  /** Called after a reload by the watch of the file. */
+  #reloaded(): void {
+    if (this.#closing !== undefined) return;
+    this.#policyRefs.reloads++;
+    this.#policyRefs.forget();
   }
 
   /**

@@ -41,7 +41,7 @@ export interface McpContext {
 
 /** The options of `limited`. */
 export interface LimitedOptions extends LayerOptions<McpCall, unknown> {
-  /** The limits of single tools by their names, in place of `policy`: a policy, options, or false for none. */
+  /** The limits of single tools by their names, asked together with `policy`: a policy, options, or false for no limit at all. */
   tools?: Readonly<Record<string, PolicyChoice<McpCall> | RouteOptions<McpCall, unknown> | false>> | undefined;
 }
 
@@ -99,8 +99,13 @@ function clientOf(call: McpCall): string {
 export function limited<S extends McpServer>(server: S, options: LimitedOptions): S {
   const { tools = {}, ...given } = checkLayer(options, NAME, ['tools']);
   const layer = { ...given, key: given.key ?? clientOf };
-  const limitsOf = (own: unknown, tool: Place<McpCall>) =>
-    routeLimits(adapter, layer, routeOptions(own, NAME), '', tool);
+  const ofAll = routeLimits(adapter, { ...layer, default: undefined }, undefined, '', undefined);
+  const limitsOf = (given: unknown, tool: Place<McpCall>) => {
+    const own = routeOptions<McpCall>(given, NAME);
+    // Options without a policy are for that of all tools.
+    if (!own || own.policy === undefined) return routeLimits(adapter, layer, own, '', tool);
+    return routeLimits(adapter, { ...layer, policy: undefined, application: undefined }, own, '', tool, ofAll);
+  };
   const others = limitsOf(undefined, ({ tool }) => tool);
   const settings = new Map(Object.entries(tools).map(([tool, own]) => [tool, limitsOf(own, tool)]));
   const { handlers } = protocolOf(server);

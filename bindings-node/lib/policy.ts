@@ -76,7 +76,10 @@ export interface PolicyOptions {
   priorities?: Readonly<Record<string, string>> | undefined;
   /** The longest time that a hold of a `concurrency` limit is renewed. After it, the ttl ends the hold. */
   maxHold?: Duration | undefined;
-  /** Other limits for single keys, by the key: a notation, or `none` for a key without limits. */
+  /**
+   * Other limits for single keys, by the key or by the network of an address: a notation, or `none` for a key without
+   * limits.
+   */
   overrides?: Readonly<Record<string, OverrideLike>> | undefined;
   // options end
 }
@@ -302,7 +305,10 @@ export class Policy {
     return this.#options['maxHoldMs'] as number | undefined;
   }
 
-  /** Other limits for single keys, by the key: a notation, or `none` for a key without limits. */
+  /**
+   * Other limits for single keys, by the key or by the network of an address: a notation, or `none` for a key without
+   * limits.
+   */
   get overrides(): Readonly<Record<string, string>> | undefined {
     return this.#options['overrides'] as Readonly<Record<string, string>> | undefined;
   }

@@ -29,20 +29,47 @@ export interface Logger {
   info(message: string): unknown;
 }
 
-/** Reports the changes of a limiter's stores. */
+/** A key has come near a limit. Each policy and key is reported at most once in a window. */
+export interface NearLimit {
+  readonly policy: string;
+  readonly key: string;
+  /** The limit that has the least left in proportion, as a notation. */
+  readonly notation: string;
+  /** The units of that limit. */
+  readonly limit: number;
+  /** The units that are left of it. */
+  readonly remaining: number;
+  /** The time until all its units are back. Until then the policy and key are not reported again. */
+  readonly resetAfterMs: number;
+}
+
+/** The functions that a user gives. */
+interface Listeners {
+  readonly logger?: Logger | false | undefined;
+  readonly onChange?: ((change: StoreChange) => void) | undefined;
+  readonly onNearLimit?: ((near: NearLimit) => void) | undefined;
+}
+
+/** Reports the changes of a limiter's stores, and the keys that come near a limit. */
 export class StoreChangeReporter {
   readonly #logger: Logger | false;
   readonly #onChange: ((change: StoreChange) => void) | undefined;
 
-  constructor(logger: Logger | false | undefined, onChange: ((change: StoreChange) => void) | undefined) {
+  readonly #onNearLimit: ((near: NearLimit) => void) | undefined;
+
+  constructor({ logger, onChange, onNearLimit }: Listeners) {
     if (logger !== undefined && logger !== false && !isLogger(logger)) {
       throw new ConfigError(`logger must be an object with warn and info, or false, not ${describe(logger)}`);
     }
     if (onChange !== undefined && typeof onChange !== 'function') {
       throw new ConfigError(`onChange must be a function, not ${describe(onChange)}`);
     }
+    if (onNearLimit !== undefined && typeof onNearLimit !== 'function') {
+      throw new ConfigError(`onNearLimit cannot be ${describe(onNearLimit)}: it must be a function`);
+    }
     this.#logger = logger ?? processWarnings;
     this.#onChange = onChange;
+    this.#onNearLimit = onNearLimit;
   }
 
   warn(message: string): void {
@@ -60,6 +87,14 @@ export class StoreChangeReporter {
       this.#onChange?.(change);
     } catch (error) {
       // The application's code threw. That must not end the process because a store was lost.
+      process.emitWarning(asWarning(error));
+    }
+  }
+
+  near(near: binding.NearLimit): void {
+    try {
+      this.#onNearLimit?.(near);
+    } catch (error) {
       process.emitWarning(asWarning(error));
     }
   }

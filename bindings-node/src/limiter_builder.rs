@@ -13,7 +13,7 @@ use crate::native_limiter::NativeLimiter;
 use crate::number::{self, milliseconds};
 use crate::own_store::OwnStore;
 use crate::policy::{Policy, on_store_error};
-use crate::store_change::{StoreChange, listener, warning_listener};
+use crate::store_change::{NearLimit, StoreChange, listener, near_listener, reload_listener, warning_listener};
 
 /// The core's `Builder`. A step that fails returns why.
 #[napi]
@@ -91,6 +91,7 @@ impl LimiterBuilder {
                     SettingValue::OnStoreError(on_store_error(&word, ErrorKind::ConfigInvalid)?)
                 }
                 (ArgumentKind::Duration, Either4::A(length)) => SettingValue::Duration(milliseconds(&name, length)?),
+                (ArgumentKind::Part, Either4::A(part)) => SettingValue::Part(part),
                 (_, Either4::A(callers)) => SettingValue::Count(number::callers(&name, callers)?),
                 (_, Either4::B(text)) => SettingValue::Text(text),
                 (_, Either4::C(secret)) => SettingValue::Secret(secret.to_vec()),
@@ -116,6 +117,22 @@ impl LimiterBuilder {
     pub fn on_warning(&mut self, on_warning: Function<'_, String, ()>) -> napi::Result<()> {
         let listener = warning_listener(&on_warning)?;
         self.builder = std::mem::take(&mut self.builder).on_warning(listener);
+        Ok(())
+    }
+
+    /// A function that is called with each key that comes near a limit.
+    #[napi(catch_unwind, ts_args_type = "onNearLimit: (near: NearLimit) => void")]
+    pub fn on_near_limit(&mut self, on_near_limit: Function<'_, NearLimit, ()>) -> napi::Result<()> {
+        let listener = near_listener(&on_near_limit)?;
+        self.builder = std::mem::take(&mut self.builder).on_near_limit(listener);
+        Ok(())
+    }
+
+    /// A function that is called after each reload.
+    #[napi(catch_unwind, ts_args_type = "onReload: () => void")]
+    pub fn on_reload(&mut self, on_reload: Function<'_, (), ()>) -> napi::Result<()> {
+        let listener = reload_listener(&on_reload)?;
+        self.builder = std::mem::take(&mut self.builder).on_reload(listener);
         Ok(())
     }
 

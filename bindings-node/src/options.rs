@@ -28,7 +28,7 @@ fn declared(option: OptionDeclaration) -> Option<DeclaredOption> {
         ArgumentKind::WarningListener | ArgumentKind::BatchSize => return None,
         ArgumentKind::Flag => (&["boolean"], &[]),
         ArgumentKind::Text | ArgumentKind::OnStoreError => (&["string"], &[]),
-        ArgumentKind::Duration | ArgumentKind::Count => (&["number"], &[]),
+        ArgumentKind::Duration | ArgumentKind::Count | ArgumentKind::Part => (&["number"], &[]),
         ArgumentKind::Overrides => (&["object"], &[]),
         ArgumentKind::Periods => (&["number", "string", "list"], &[]),
         ArgumentKind::Period | ArgumentKind::Lease => (&["number", "string"], &[]),

@@ -1,4 +1,5 @@
-//! Reports to JavaScript when a store is lost or back, and passes on the limiter's warnings.
+//! Reports to JavaScript when a store is lost or back, when a key comes near a limit and when a file was reloaded, and passes on the
+//! limiter's warnings.
 
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
@@ -54,5 +55,53 @@ pub(crate) fn warning_listener(function: &Function<'_, String, ()>) -> napi::Res
     let callback = function.build_threadsafe_function().weak::<true>().build()?;
     Ok(Arc::new(move |sentence: &str| {
         let _ = callback.call(sentence.to_owned(), ThreadsafeFunctionCallMode::NonBlocking);
+    }))
+}
+
+/// A key has come near a limit.
+#[napi(object)]
+pub struct NearLimit {
+    /// The policy.
+    pub policy: String,
+    /// The key.
+    pub key: String,
+    /// The limit that has the least left in proportion, as a notation.
+    pub notation: String,
+    /// The units of that limit.
+    pub limit: f64,
+    /// The units that are left of it.
+    pub remaining: f64,
+    /// The milliseconds until all its units are back.
+    pub reset_after_ms: f64,
+}
+
+impl From<&tidegate::NearLimit> for NearLimit {
+    fn from(near: &tidegate::NearLimit) -> Self {
+        Self {
+            policy: near.policy.clone(),
+            key: near.key.clone(),
+            notation: near.notation.clone(),
+            limit: near.limit as f64,
+            remaining: near.remaining as f64,
+            reset_after_ms: near.reset_after.as_secs_f64() * 1_000.0,
+        }
+    }
+}
+
+/// Makes a listener of keys that come near a limit.
+pub(crate) fn near_listener(
+    function: &Function<'_, NearLimit, ()>,
+) -> napi::Result<Arc<dyn Fn(&tidegate::NearLimit) + Send + Sync>> {
+    let callback = function.build_threadsafe_function().weak::<true>().build()?;
+    Ok(Arc::new(move |near| {
+        let _ = callback.call(NearLimit::from(near), ThreadsafeFunctionCallMode::NonBlocking);
+    }))
+}
+
+/// Makes a listener of reloads.
+pub(crate) fn reload_listener(function: &Function<'_, (), ()>) -> napi::Result<Arc<dyn Fn() + Send + Sync>> {
+    let callback = function.build_threadsafe_function().weak::<true>().build()?;
+    Ok(Arc::new(move || {
+        let _ = callback.call((), ThreadsafeFunctionCallMode::NonBlocking);
     }))
 }

@@ -25,6 +25,7 @@ mod log;
 mod loop_completions;
 mod loop_reader;
 mod loop_waker;
+mod near_limit;
 mod observation;
 mod options;
 mod outgoing_call;
@@ -38,6 +39,7 @@ mod python_call;
 mod rollout;
 mod stats;
 mod store_change;
+mod teller;
 mod verify_store;
 mod warning;
 
@@ -80,6 +82,8 @@ mod _tidegate {
     use crate::lint::lint;
     #[pymodule_export]
     use crate::llm::{TokenEstimate, TokenEstimator, UsageReader};
+    #[pymodule_export]
+    use crate::near_limit::NearLimit;
     #[pymodule_export]
     use crate::observation::{Observation, read_response};
     #[pymodule_export]

@@ -23,6 +23,10 @@ use crate::loop_reader::LoopReader;
 /// - `on_store_error`: the answer to a check when the store fails: "raise", "open", "closed" or "local" (the default).
 /// - `deny_cache`: the seconds for which a denial is repeated without a call to the store, 1.0 by default. 0 turns it off.
 /// - `on_change`: a function that gets a StoreChange when a store is lost, refuses calls or is back. It runs on a separate thread.
+/// - `on_near_limit`: a function that gets a NearLimit before a key reaches a limit, once for each policy, key and window. It runs on a
+///   separate thread.
+/// - `near_limit`: the part of a limit from which on it is near, 0.8 by default.
+/// - `watch`: for `from_file`, the seconds between two looks at the file for a change. By default it is 0, which never looks.
 /// - `clock`: a ManualClock, for tests.
 /// - `log_refusals`: True logs each refusal to the logger "tidegate", at most ten a second.
 ///

@@ -11,6 +11,7 @@ use tidegate::{Builder, ErrorKind};
 use crate::clock::ManualClock;
 use crate::convert::{argument, named_seconds, number, owned_text, shown, store_url, timedelta_seconds, unexpected};
 use crate::error::{config, raise};
+use crate::near_limit;
 use crate::own_store;
 use crate::policy::{named_policies, on_store_error};
 use crate::rollout::Rollout;
@@ -53,9 +54,15 @@ impl LimiterOptions<'_, '_> {
             let kind = option.map(|option| option.declaration.kind);
             let setting = match kind {
                 Some(ArgumentKind::Policies) => None,
-                Some(ArgumentKind::Secret | ArgumentKind::Listener | ArgumentKind::Clock) if value.is_none() => None,
+                Some(
+                    ArgumentKind::Secret | ArgumentKind::Listener | ArgumentKind::NearListener | ArgumentKind::Clock,
+                ) if value.is_none() => None,
                 Some(ArgumentKind::Listener) => {
                     on_change = Some(value);
+                    None
+                }
+                Some(ArgumentKind::NearListener) => {
+                    builder = builder.on_near_limit(near_limit::listener(&value)?);
                     None
                 }
                 Some(ArgumentKind::Clock) => {
@@ -63,6 +70,7 @@ impl LimiterOptions<'_, '_> {
                     builder = builder.clock(std::sync::Arc::clone(&clock.get().inner));
                     None
                 }
+                Some(ArgumentKind::Part) => Some(SettingValue::Part(number(&name, &value)?)),
                 Some(ArgumentKind::Flag) => Some(SettingValue::Flag(argument(&name, &value)?)),
                 Some(ArgumentKind::Text) => {
                     let text = owned_text(&value, ErrorKind::ConfigInvalid, &format!("the {name}"))?;

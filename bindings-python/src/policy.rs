@@ -369,7 +369,8 @@ impl Policy {
         self.inner.options().max_hold.map(|period| period.micros() as f64 / 1e6)
     }
 
-    /// Other limits for single keys, by the key: a notation, or `none` for a key without limits.
+    /// Other limits for single keys, by the key or by the network of an address: a notation, or `none` for a key
+    /// without limits.
     #[getter]
     fn overrides(&self) -> Option<BTreeMap<String, String>> {
         self.inner.options().overrides.as_ref().map(override_texts)

@@ -12,6 +12,8 @@ use crate::verbs::completions::Completions;
 use crate::verbs::demo::Demo;
 use crate::verbs::explain::Explain;
 use crate::verbs::lint::Lint;
+#[cfg(feature = "stores")]
+use crate::verbs::routes::Routes;
 use crate::{Outcome, Output, Result, simulate};
 
 /// Explains, checks and simulates rate limits, and looks into their store.
@@ -55,6 +57,9 @@ enum Verb {
     #[cfg(feature = "stores")]
     #[command(flatten)]
     Store(StoreVerb),
+    /// List the limits of each route of a Flask, FastAPI or Django application (with the Python package)
+    #[cfg(feature = "stores")]
+    Routes(Routes),
     /// Show a short demonstration: calls that are admitted, refused and admitted again
     #[cfg(feature = "demo")]
     Demo(Demo),
@@ -71,6 +76,8 @@ impl Command {
             Verb::Simulate(arguments) => simulate::run(arguments, output),
             #[cfg(feature = "stores")]
             Verb::Store(verb) => verb.run(output),
+            #[cfg(feature = "stores")]
+            Verb::Routes(verb) => verb.run(output),
             #[cfg(feature = "demo")]
             Verb::Demo(verb) => verb.run(output),
             #[cfg(feature = "stores")]

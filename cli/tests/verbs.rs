@@ -12,7 +12,7 @@ use tidegate_tests::servers::{Kind, Servers};
 use support::Ran;
 use support::{Scratch, command, golden, ran, run, without_numbers};
 
-const VERBS: [&str; 21] = [
+const VERBS: [&str; 22] = [
     "explain",
     "lint",
     "check",
@@ -28,6 +28,7 @@ const VERBS: [&str; 21] = [
     "inspect",
     "doctor",
     "setup",
+    "routes",
     "size",
     "top",
     "simulate",
@@ -412,6 +413,14 @@ fn help_of_every_verb() {
 }
 
 #[test]
+fn routes_tells_which_command_lists_them() {
+    let refused = run(&["routes", "app:app"]);
+    assert_eq!((refused.code, refused.out.as_str()), (2, ""));
+    assert!(refused.error.contains("pip install tidegate"), "{}", refused.error);
+    assert!(refused.error.contains("python -m tidegate routes app:app"), "{}", refused.error);
+}
+
+#[test]
 fn setup_makes_the_table_of_a_store() {
     let server = Servers::start(Kind::Postgres);
     let printed = run(&["setup", server.url(), "--print"]);
@@ -433,8 +442,8 @@ fn setup_makes_the_table_of_a_store() {
 fn the_examples_of_the_help_run() {
     let redis = Servers::start(Kind::Single);
     let mut count = 0;
-    // The examples of simulate need traces, which `simulate/examples.rs` has, and those of setup another server.
-    for verb in VERBS.into_iter().filter(|verb| !["simulate", "setup"].contains(verb)) {
+    // The examples of simulate need traces, which `simulate/examples.rs` has, those of setup another server, and those of routes Python.
+    for verb in VERBS.into_iter().filter(|verb| !["simulate", "setup", "routes"].contains(verb)) {
         let help = run(&[verb, "--help"]).out;
         for example in help.lines().filter_map(|line| line.trim().strip_prefix("$ tidegate ")) {
             let example = example.split(" > ").next().expect("a command");

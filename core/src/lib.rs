@@ -42,7 +42,7 @@ pub use decision::{Decision, LimitState};
 pub use error::{Error, ErrorKind, Result, SourceLocation};
 pub use limiter::{
     Allowance, AsPolicy, AsyncLimiter, Builder, CheckEntry, CheckOptions, Cost, Hold, HoldAnswer, Limiter, MAX_KEY,
-    MAX_META, OverriddenKey, PolicyRef, PolicyUse, Units,
+    MAX_META, NearLimit, OverriddenKey, PolicyRef, PolicyUse, Units,
 };
 pub use policy::{
     Algorithm, Anchor, BlockFor, KeyOverride, Lease, Limit, OnStoreError, Options, Overrides, Period, Policy,

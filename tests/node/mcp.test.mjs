@@ -132,6 +132,37 @@ for (const version of [1, 2]) {
       await until('the hold is given back', free);
     });
 
+    test('the limits of a tool are asked together with the policy of all tools', async (t) => {
+      const limiter = limiting();
+      const rows = { policy: 'rows', cost: ({ args }) => args.rows };
+      const all = [{ policy: 'fixed-window 4/minute' }, { policy: () => 'fixed-window 4/minute' }];
+      const [plain, chosen] = await Promise.all(
+        all.map((policy) =>
+          overHttp(t, version, {
+            limiter,
+            key: () => `version ${version}`,
+            ...policy,
+            tools: { export: rows, finish: false },
+          }),
+        ),
+      );
+      for (const [index, connect] of [plain, chosen].entries()) {
+        const client = await connect();
+        await limiter.clearAll();
+        assert.equal(await said(call(client, 'echo', { said: 'one' })), 'one', String(index));
+        assert.equal(await said(call(client, 'export', { rows: 8 })), '8');
+        // Its own limit refuses, and the policy of all tools is not charged.
+        const own = await refusal(call(client, 'export', { rows: 8 }));
+        assert.deepEqual(own.data['violated-policies'], ['rows']);
+        assert.equal(await said(call(client, 'export', { rows: 1 })), '1');
+        assert.equal(await said(call(client, 'count')), 'counted');
+        const shared = await refusal(call(client, 'export', { rows: 1 }));
+        assert.deepEqual(shared.data['violated-policies'], ['fixed-window 4/minute']);
+        assert.equal((await refusal(call(client, 'count'))).data.retryAfter, 60);
+        assert.equal(await said(call(client, 'finish')), 'finished', 'a tool with false has no limit');
+      }
+    });
+
     test('onDenied may return a result of the tool in place of the error', async (t) => {
       const onDenied = ({ tool }, { retryAfterMs }) => ({
         isError: true,

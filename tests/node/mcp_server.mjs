@@ -41,8 +41,13 @@ export function serverOf(version, options, waiting = []) {
   const server = new SDKS[version].McpServer({ name: 'tools', version: '1.0.0' });
   const limit = () =>
     limited(server, {
-      policy: 'calls',
-      tools: { export: { policy: 'rows', cost: ({ args }) => args.rows }, slow: 'slow', count: 'count', finish: false },
+      tools: {
+        echo: 'calls',
+        export: { policy: 'rows', cost: ({ args }) => args.rows },
+        slow: 'slow',
+        count: 'count',
+        finish: false,
+      },
       ...options,
     });
   // Before its tools, or behind them.

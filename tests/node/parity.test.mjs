@@ -77,7 +77,7 @@ const camel = (name) => name.replace(/_(\w)/g, (_, letter) => letter.toUpperCase
 
 /** Python's names that differ in Node: durations name their unit, and some words belong to one language. */
 const RENAMED = {
-  Limiter: { limit: 'wrap', to_async: undefined, timeout: 'timeoutMs', deny_cache: 'denyCacheMs' },
+  Limiter: { limit: 'wrap', to_async: undefined, timeout: 'timeoutMs', deny_cache: 'denyCacheMs', watch: 'watchMs' },
   Decision: {
     delay: 'delayMs',
     reset_after: 'resetAfterMs',
@@ -123,6 +123,9 @@ it('a limiter takes the options of Python', () => {
     maxWaiting: 5,
     maxWaitingPerKey: 5,
     onChange: () => {},
+    onNearLimit: () => {},
+    nearLimit: 0.9,
+    watchMs: 0,
     clock: new ManualClock(),
     logRefusals: true,
   };

@@ -8,6 +8,7 @@ import { test } from 'node:test';
 import { Limiter, Policy } from 'tidegate';
 import { rateLimit } from 'tidegate/express';
 import { pacedFetch } from 'tidegate/fetch';
+import { until } from './web/client.mjs';
 
 /** A policy file that is removed at the end of the test. */
 function policyFile(t, text) {
@@ -41,6 +42,25 @@ test('policies that were given in code stay', async (t) => {
     assert.deepEqual(counts(limiter, 'login', 'mail', 'send'), [login, 3, 2]);
   }
   assert.equal((await limiter.check('mail', 'k')).remaining, 0);
+});
+
+test('a watched file is taken when it changes', async (t) => {
+  const { path, write } = policyFile(t, 'policies: {login: 20/minute}');
+  const lines = [];
+  const logger = { warn: (line) => lines.push(line), info() {} };
+  const limiter = await Limiter.fromFile(path, { watchMs: 10, logger });
+  t.after(() => limiter.close());
+  assert.equal((await limiter.check('login', 'k')).limit, 20);
+  write('policies: {login: "5/minute; 9/hour"}');
+  await until('it is taken', async () => (await limiter.check('login', 'k')).limits.length === 2);
+  assert.deepEqual(counts(limiter, 'login'), [5]);
+  write('policies: {login: 5 per fortnight}');
+  await until('it is told', () => lines.length === 1);
+  assert.match(lines[0], /is not taken.*stay in force/);
+  write('policies: {login: 6/minute}');
+  await until('the next one is taken', async () => (await limiter.check('login', 'k')).limit === 6);
+  assert.deepEqual([limiter.counters().reloads, limiter.counters().reloadsRefused, lines.length], [2, 1, 1]);
+  assert.throws(() => new Limiter({ watchMs: 5_000 }), refusal('config_invalid', 'fromFile', 'watchMs'));
 });
 
 test('a name in code and in the file is an error', async (t) => {

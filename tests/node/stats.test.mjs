@@ -1,11 +1,13 @@
 // The contents of `limiter.stats()`.
 
 import assert from 'node:assert/strict';
+import process from 'node:process';
 import { it } from 'node:test';
 
 import { Limiter, ManualClock } from 'tidegate';
 
 import { Servers } from '../servers/servers.mjs';
+import { until } from './web/client.mjs';
 
 it('has the documented shape', async () => {
   const limiter = new Limiter({ policies: { login: 'fixed-window 5/minute' }, clock: new ManualClock(0) });
@@ -27,6 +29,33 @@ it('has the documented shape', async () => {
   assert.equal(stats.store.latency.counts.length, stats.store.latency.bounds.length + 1);
   assert.deepEqual([stats.breaker, stats.counters], [{}, limiter.counters()]);
   assert.ok(!JSON.stringify(stats).includes('alice'));
+});
+
+it('tells a key near its limit once in a window', async () => {
+  const clock = new ManualClock(1_700_000_040_000);
+  const [told, warnings] = [[], []];
+  const onNearLimit = (near) => {
+    told.push(near);
+    throw new Error('a mistake');
+  };
+  const warned = (warning) => warnings.push(warning.message);
+  process.on('warning', warned);
+  const limiter = new Limiter({ policies: { login: 'fixed-window 10/minute' }, clock, onNearLimit });
+  for (let call = 0; call < 12; call++) await limiter.check('login', 'alice');
+  await until('it is told', () => told.length === 1 && warnings.includes('a mistake'));
+  process.off('warning', warned);
+  const near = { policy: 'login', key: 'alice', notation: 'fixed-window 10/minute', limit: 10, remaining: 2 };
+  assert.deepEqual(told, [{ ...near, resetAfterMs: 60_000 }]);
+  clock.advance(60_000);
+  await limiter.check('login', 'alice', { cost: 8 });
+  await until('the next window is told', () => told.length === 2);
+  const half = [];
+  const other = new Limiter({ onNearLimit: (near) => half.push(near.remaining), nearLimit: 0.5 });
+  await other.check('10/minute', 'bob', { cost: 5 });
+  await until('half of it is near', () => half.length === 1);
+  for (const options of [{ onNearLimit: 5 }, { nearLimit: 2 }, { nearLimit: '1' }]) {
+    assert.throws(() => new Limiter(options), { code: 'config_invalid' });
+  }
 });
 
 it('counts the denials that JavaScript repeats', async () => {

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
+import os
+import time
+from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +35,54 @@ def test_a_file_and_policies_in_code_go_together_and_those_in_code_stay(file: Pa
             limiter.reload()
             assert [limiter.policy(name).limits[0].count for name in ("login", "mail", "send")] == [login, 3, 2]
         assert limiter.check("mail", "k").remaining == 0
+
+
+def wait_until(what: str, holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.01)
+
+
+def limit_of(limiter: Limiter) -> int:
+    return limiter.policy("login").limits[0].count
+
+
+def test_a_watched_file_is_taken_when_it_changes(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, logger="tidegate"):
+        with Limiter.from_file(file, watch=0.01) as limiter:
+            generation = limiter._generation
+            file.write_text("policies: {login: 5/minute, rest: 1/s}\n")
+            wait_until("it is taken", lambda: limit_of(limiter) == 5)
+            assert limiter._generation != generation
+            file.write_text("policies: {login: 5 per fortnight}\n")
+            wait_until("it is told", lambda: "is not taken" in caplog.text)
+            other = file.with_name("other.yaml")
+            other.write_text("policies: {login: 6/minute}\n")
+            other.replace(file)
+            wait_until("the next one is taken", lambda: limit_of(limiter) == 6)
+            assert (limiter.counters()["reloads"], limiter.counters()["reloads_refused"]) == (2, 1)
+    assert caplog.text.count("is not taken") == 1
+    with pytest.raises(ConfigError, match="from_file"):
+        Limiter(watch=5)
+    with pytest.raises(ConfigError, match="1 day"):
+        Limiter.from_file(file, watch=timedelta(days=2))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_forked_child_watches_too(file: Path) -> None:
+    with Limiter.from_file(file, watch=0.01) as limiter:
+        child = os.fork()
+        if child == 0:
+            try:
+                limiter.check("login", "k")
+                file.write_text("policies: {login: 7/minute}\n")
+                wait_until("the child takes it", lambda: limiter.check("login", "k").limit == 7)
+                os._exit(0)
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        wait_until("so does the parent", lambda: limiter.check("login", "k").limit == 7)
 
 
 def test_the_async_limiter_takes_them_too(file: Path) -> None:

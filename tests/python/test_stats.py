@@ -1,4 +1,4 @@
-"""The contents of `limiter.stats()`, and the calls of `on_change`."""
+"""The contents of `limiter.stats()`, and the calls of `on_change` and `on_near_limit`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from client import Servers
-from tidegate import AsyncLimiter, Limiter, ManualClock, StoreChange
+from tidegate import AsyncLimiter, Limiter, ManualClock, NearLimit, StoreChange
+from tidegate.errors import ConfigError
 
 
 def wait_until(what: str, holds: Callable[[], bool]) -> None:
@@ -114,6 +115,42 @@ def test_what_on_change_raises_is_logged(caplog: pytest.LogCaptureFixture) -> No
 
 
 def test_on_change_is_a_function() -> None:
-    with pytest.raises(TypeError, match="argument 'on_change' must be a function of a StoreChange, not 5"):
+    with pytest.raises(TypeError, match="argument 'on_change' must be a function, not 5"):
         Limiter(on_change=5)  # type: ignore[arg-type]
     assert Limiter(on_change=None)
+
+
+def test_a_key_near_its_limit_is_told_once_in_a_window() -> None:
+    told: list[NearLimit] = []
+    clock = ManualClock(1_700_000_040)
+    limiter = Limiter(policies={"login": "fixed-window 10/minute"}, clock=clock, on_near_limit=told.append)
+    for _ in range(12):
+        limiter.check("login", "alice")
+    wait_until("it is told", lambda: len(told) == 1)
+    (near,) = told
+    assert (near.policy, near.key, near.notation) == ("login", "alice", "fixed-window 10/minute")
+    assert (near.limit, near.remaining, near.reset_after) == (10, 2, 60.0) and "alice" in repr(near)
+    clock.advance(60)
+    limiter.check("login", "alice", cost=8)
+    wait_until("the next window is told", lambda: len(told) == 2)
+    half: list[NearLimit] = []
+    limiter = Limiter(on_near_limit=half.append, near_limit=0.5)
+    limiter.check("10/minute", "bob", cost=5)
+    wait_until("half of it is near", lambda: [near.remaining for near in half] == [5])
+
+
+def test_what_on_near_limit_raises_is_logged_and_changes_no_answer(caplog: pytest.LogCaptureFixture) -> None:
+    def fails(near: NearLimit) -> None:
+        raise ValueError(f"no {near.key}")
+
+    limiter = Limiter(on_near_limit=fails)
+    with caplog.at_level(logging.WARNING, logger="tidegate"):
+        assert limiter.check("1/minute", "alice")
+        wait_until("it is logged", lambda: any(record.exc_info for record in caplog.records))
+    record = next(record for record in caplog.records if record.exc_info)
+    assert record.name == "tidegate" and "on_near_limit" in record.getMessage()
+    with pytest.raises(TypeError, match="argument 'on_near_limit': a function, not 5"):
+        Limiter(on_near_limit=5)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="near_limit"):
+        Limiter(near_limit=1.5)
+    assert Limiter(on_near_limit=None)

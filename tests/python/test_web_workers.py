@@ -30,11 +30,13 @@ SERVERS = {
     "django, gunicorn, threads": ([*GUNICORN, "-w2", "-k", "gthread", "--threads", "2", "django_wsgi()"], 2),
     "fastapi, gunicorn, asgi": ([*GUNICORN, "-w2", "-k", "asgi", "fastapi_app()"], 2),
     "fastapi, uvicorn": ([*UVICORN, "--workers", "2", "fastapi_app"], 2),
+    "sanic": (web_servers.FRAMEWORKS["sanic, 2 workers"], 2),
 }
 ALONE = {
     "flask, gunicorn": [*GUNICORN, "-w1", "flask_app()"],
     "flask, gunicorn, preloaded": [*GUNICORN, "-w1", "--preload", "flask_app()"],
     "fastapi, uvicorn": [*UVICORN, "--workers", "1", "fastapi_app"],
+    "sanic": [one if one != "2" else "1" for one in web_servers.FRAMEWORKS["sanic, 2 workers"]],
     "fastapi, uvicorn, reloading": [*UVICORN, "--workers", "2", "--reload", "fastapi_app"],
 }
 WARNING = "for itself"

@@ -32,8 +32,14 @@ fn rust_blocks(text: &str) -> Vec<(usize, &str, String)> {
 /// What a block needs that no test gives it: a server at the usual port, or a caller that comes. Such a block is compiled.
 const NEEDS: [&str; 4] = ["redis://", "::bind(", ".serve(", "://api.example.com"];
 
+/// A dependency that the tests do not have. `tests/python/long/test_actix.py` runs such a block.
+const ELSEWHERE: &str = "use actix_web::";
+
 /// The language of a block, with what rustdoc is told of it.
 fn attributes(language: &str, code: &str) -> String {
+    if code.contains(ELSEWHERE) {
+        return format!("{language},ignore");
+    }
     let is_run = !code.contains(".await") || !NEEDS.iter().any(|need| code.contains(need));
     if is_run { language.to_owned() } else { format!("{language},no_run") }
 }

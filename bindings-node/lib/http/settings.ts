@@ -63,17 +63,25 @@ export class Settings<Request extends object, Response> {
   /** Several policies, if nothing but the key that they share depends on the request. */
   readonly together: readonly FixedCostEntry<Request>[] | undefined;
   readonly #application: readonly LimitedEntry<Request>[];
+  /** The policies of the place, unless a function chooses them. */
+  readonly #fixed: readonly LimitedEntry<Request>[] | undefined;
+  /** Limits that are chosen for each request, and asked with those of the place. */
+  readonly #chosenBeside: Settings<Request, Response> | undefined;
   readonly #key: LimitedEntry<Request>['key'];
   /** The options by which its key reads addresses. Undefined if it has none. */
   readonly addresses: ClientIpOptions | undefined;
 
-  /** Takes checked options. `place` is the place of `policy`, `layerPlace` that of `application`. */
+  /**
+   * Takes checked options. `place` is the place of `policy`, `layerPlace` that of `application`. The limits of `beside` are asked
+   * together with these.
+   */
   constructor(
     readonly adapter: Adapter<Request, Response>,
     given: AnyOptions<Request>,
     readonly place: Place<Request>,
     layerPlace = '',
     layerKey: AnyOptions<Request>['key'] = undefined,
+    beside?: Settings<Request, Response>,
   ) {
     const where = adapter.name;
     const options = ownOptions(given, LAYER_NAMES);
@@ -92,12 +100,15 @@ export class Settings<Request extends object, Response> {
     }
     this.addresses = addressesOf(key) ?? addressesOf(layerKey);
     this.#key = key === undefined ? keysOf(adapter).clientIp() : keyOf(key, where, this.addresses);
-    this.#application = application === undefined ? [] : this.#entries(application, layerPlace, []);
-    if (policy === undefined && application !== undefined) this.entries = this.#application;
-    else if (typeof policy !== 'function') this.entries = this.#entries(policy as PolicyChoice<Request>);
+    const before = beside?.entries ?? [];
+    this.#chosenBeside = beside?.entries === undefined ? beside : undefined;
+    this.#application = application === undefined ? before : this.#entries(application, layerPlace, before);
+    if (policy === undefined && application !== undefined) this.#fixed = this.#application;
+    else if (typeof policy !== 'function') this.#fixed = this.#entries(policy as PolicyChoice<Request>);
+    this.entries = this.#chosenBeside === undefined ? this.#fixed : undefined;
     // An unknown policy is an error when the service starts, and a reload does not drop a known one.
     const by = typeof place === 'string' && place !== '' ? `${where} at ${place}` : where;
-    for (const { policy } of this.entries ?? this.#application) usePolicyIn(this.limiter, policy, by, this);
+    for (const { policy } of this.#fixed ?? this.#application) usePolicyIn(this.limiter, policy, by, this);
     if (this.enabled) warnOfMemory(this.limiter);
     const entries = this.entries ?? [];
     const [first] = entries;
@@ -110,9 +121,14 @@ export class Settings<Request extends object, Response> {
 
   /** Returns the policies of a request. */
   async entriesOf(request: Request): Promise<readonly LimitedEntry<Request>[]> {
+    if (this.entries !== undefined) return this.entries;
+    const own = this.#fixed ?? (await this.#chosen(request));
+    return this.#chosenBeside === undefined ? own : [...(await this.#chosenBeside.entriesOf(request)), ...own];
+  }
+
+  async #chosen(request: Request): Promise<readonly LimitedEntry<Request>[]> {
     const { policy } = this.options;
-    if (this.entries !== undefined || typeof policy !== 'function') return this.entries ?? [];
-    const choice = await policy(request);
+    const choice = typeof policy === 'function' ? await policy(request) : undefined;
     // An empty list means no limit too, because a function may leave requests out.
     const isNone = choice === undefined || choice === null || (Array.isArray(choice) && choice.length === 0);
     return isNone ? this.#application : this.#entries(choice);
@@ -330,7 +346,7 @@ export function routeOptions<Request>(given: unknown, where: string): AnyOptions
 
 /**
  * Returns the limits of a route under a layer. Undefined if it has none. `layerPlace` is empty for a layer of the whole
- * application, and `route` undefined for a request that no route answers.
+ * application, and `route` undefined for a request that no route answers. The limits of `beside` are asked together with these.
  */
 export function routeLimits<Request extends object, Response>(
   adapter: Adapter<Request, Response>,
@@ -338,6 +354,7 @@ export function routeLimits<Request extends object, Response>(
   own: AnyOptions<Request> | false | undefined,
   layerPlace: string,
   route: Place<Request> | undefined,
+  beside?: Settings<Request, Response>,
 ): Settings<Request, Response> | undefined {
   if (own === false) return undefined;
   const { default: each, ...common } = layer;
@@ -356,7 +373,7 @@ export function routeLimits<Request extends object, Response>(
   const skip = eitherOf(common.skip, own?.skip);
   const enabled = own?.enabled === false ? false : (common.enabled ?? own?.enabled);
   const options = { ...common, ...given, policy, skip, enabled };
-  return new Settings<Request, Response>(adapter, options, place, layerPlace, common.key);
+  return new Settings<Request, Response>(adapter, options, place, layerPlace, common.key, beside);
 }
 
 type Skip<Request> = AnyOptions<Request>['skip'];

@@ -14,9 +14,4 @@ def main() -> None:
         from ._routes import run
 
         sys.exit(run(words[1:]))
-    code = run_command(["tidegate", *words])
-    if words in (["--help"], ["-h"], ["help"]):
-        from ._routes import HELP
-
-        print(HELP)
-    sys.exit(code)
+    sys.exit(run_command(["tidegate", *words]))

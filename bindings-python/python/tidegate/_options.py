@@ -12,7 +12,7 @@ from ._shown import shown
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    from ._tidegate import ManualClock, StoreChange
+    from ._tidegate import ManualClock, NearLimit, StoreChange
 
     # The names of a limiter's policies. Covariant, so that a function of a Limiter takes one with known names.
     Name = TypeVar("Name", bound=str, default=str, covariant=True)
@@ -42,7 +42,8 @@ class PolicyOptions(TypedDict, total=False):
     priorities: Mapping[str, str] | None
     # The longest time that a hold of a `concurrency` limit is renewed. After it, the ttl ends the hold.
     max_hold: float | str | timedelta | None
-    # Other limits for single keys, by the key: a notation, or `none` for a key without limits.
+    # Other limits for single keys, by the key or by the network of an address: a notation, or `none` for a key without
+    # limits.
     overrides: Mapping[str, Any] | None
     # options end
 
@@ -71,6 +72,15 @@ class LimiterSettings(TypedDict, total=False):
     # separate thread after the log line, one change after the other, so it may block. The logger "tidegate" gets its
     # exceptions.
     on_change: Callable[[StoreChange], object] | None
+    # A function that Tidegate calls when a key comes near a limit, before it is reached, at most once for each policy,
+    # key and window in a process. It runs on a separate thread, one key after the other, so it may block. The logger
+    # "tidegate" gets its exceptions.
+    on_near_limit: Callable[[NearLimit], object] | None
+    # The part of a limit from which on it is near, for `on_near_limit`. Default: 0.8.
+    near_limit: float
+    # The time between two looks at the policy file. Tidegate reloads a file that has changed. With 0, it never looks.
+    # Default: 0.0 seconds.
+    watch: float | timedelta
     # A clock for tests. Its time replaces the time of the store.
     clock: ManualClock | None
     # Log each refusal as a warning with the policy, the key, the limit that refused, the wait and the source of the

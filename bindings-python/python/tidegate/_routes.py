@@ -20,7 +20,6 @@ from .web.layers import AppLimits, with_wrapped_apps
 from .web.limit import BoundLimit
 
 ABOUT = "List the limits of each route of a Flask, FastAPI or Django application"
-HELP = f"\nThe Python package has one more command:\n  routes       {ABOUT}"
 # A method or "*", a path, and the limits, each with the name of its origin.
 Route: TypeAlias = "tuple[str, str, list[tuple[BoundLimit, str]]]"
 

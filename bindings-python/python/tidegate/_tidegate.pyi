@@ -30,6 +30,7 @@ __all__ = [
     "LimitState",
     "Limiter",
     "ManualClock",
+    "NearLimit",
     "Observation",
     "OutgoingCall",
     "Override",
@@ -869,8 +870,11 @@ class Limiter(Generic[Name]):
       a guessed key, such as an address, was used. All limiters that share limits need the same secret.
     - `timeout`: the longest time that a call may wait for the store, in seconds, 0.25 by default.
     - `on_store_error`: the answer to a check when the store fails: "raise", "open", "closed" or "local" (the default).
-    - `deny_cache`: the seconds for which a denial is repeated without a call to the store, 1.0 by default. 0 turns it off.
-    - `on_change`: a function that gets a StoreChange when a store is lost, refuses calls or is back. It runs on a separate thread.
+    - `deny_cache`: for how many seconds a denied key may be denied without asking the store; 1.0 by default, 0 is off.
+    - `on_change`: called with a StoreChange when a store is lost, refuses or is back, on a thread of its own.
+    - `on_near_limit`: called with a NearLimit before a key reaches a limit, once for each policy, key and window, on a thread of its own.
+    - `near_limit`: the part of a limit from which on it is near. By default it is 0.8.
+    - `watch`: for `from_file`, after how many seconds the file is read again to find a change. By default it is 0, which never looks.
     - `clock`: a ManualClock, for tests.
     - `log_refusals`: True logs each refusal to the logger "tidegate", at most ten a second.
 
@@ -1185,6 +1189,43 @@ class ManualClock:
         """
 
 @final
+class NearLimit:
+    """
+    A key has come near a limit. `on_near_limit` gets each policy and key at most once in a window.
+    """
+    def __repr__(self, /) -> str: ...
+    @property
+    def key(self, /) -> str:
+        """
+        The key.
+        """
+    @property
+    def limit(self, /) -> int:
+        """
+        The units of that limit.
+        """
+    @property
+    def notation(self, /) -> str:
+        """
+        The limit that has the least left in proportion, as a notation.
+        """
+    @property
+    def policy(self, /) -> str:
+        """
+        The policy.
+        """
+    @property
+    def remaining(self, /) -> int:
+        """
+        The units that are left of it.
+        """
+    @property
+    def reset_after(self, /) -> float:
+        """
+        The seconds until all its units are back. Until then the policy and key are not told again.
+        """
+
+@final
 class Observation:
     """
     One limit that a response reports, or a wait that it asks for. A field is None if the response does not have it.
@@ -1402,7 +1443,7 @@ class Policy:
     @property
     def overrides(self, /) -> dict[str, str] | None:
         """
-        Other limits for single keys, by the key: a notation, or `none` for a key without limits.
+        Other limits for single keys, by the key or by the network of an address: a notation, or `none` for no limit.
         """
     def paced(self, /, margin: float | timedelta = ...) -> Policy:
         """

@@ -35,6 +35,7 @@ from .web.handlers import HandlerLimits
 from .web.keys import UNAUTHENTICATED, claim, client_ip, fixed, header, user
 from .web.layers import check_is_function
 from .web.limit import BoundLimit
+from .web.processes import warn_of_memory
 from .web.refusal import Refusal
 from .web.steps import run_steps_async
 
@@ -124,6 +125,9 @@ class Tidegate(HandlerLimits[Sanic[Any, Any]]):
     async def _verify_routes(self, app: Sanic[Any, Any]) -> None:
         for route in app.router.routes:
             self._verify(route.handler)
+        if self.enabled:
+            # A worker that was forked with its application knows only now that it is one.
+            warn_of_memory(self.limiter)
 
     def _is_attached(self, arguments: tuple[Any, ...]) -> bool:
         request = next((one for one in arguments if isinstance(one, Request)), None)

@@ -19,6 +19,8 @@ pub(crate) mod lint;
 #[cfg(feature = "stores")]
 pub(crate) mod overrides;
 #[cfg(feature = "stores")]
+pub(crate) mod routes;
+#[cfg(feature = "stores")]
 pub(crate) mod setup;
 #[cfg(feature = "stores")]
 pub(crate) mod size;

@@ -40,6 +40,10 @@ macro_rules! counter_table {
             "tidegate_forgotten_denials_total" [] "Denials forgotten for lack of max_bytes." {
                 forgotten_denials [] "Denials that were forgotten before their time, because `max_bytes` left no room for more.";
             }
+            "tidegate_policy_reloads_total" ["outcome"] "Reloads of the policy file, by outcome." {
+                reloads ["taken"] "Changed policy files that were taken.";
+                reloads_refused ["refused"] "Changed policy files that were refused, so that the policies before them stayed in force.";
+            }
             "tidegate_hold_renewals_failed_total" [] "Renewals of holds that failed." {
                 hold_renewals_failed [] "Renewals of holds that the store did not answer.";
             }

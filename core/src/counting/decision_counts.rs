@@ -123,11 +123,13 @@ pub(crate) struct DecisionCounts {
     /// The keys that were denied, if the limiter publishes them.
     pub(crate) denied_keys: OnceLock<DeniedKeys>,
     /// Called with each refusal, if the limiter logs them.
-    pub(crate) on_refusal: OnceLock<RefusalListener>,
+    pub(crate) on_refusal: OnceLock<AnswerListener>,
+    /// Called with each admission, if the limiter looks for keys that are near their limits.
+    pub(crate) on_admission: OnceLock<AnswerListener>,
 }
 
-/// Takes a refused check: its plan, its key and its answer.
-pub(crate) type RefusalListener = Box<dyn Fn(&Arc<Plan>, &str, &Answer) + Send + Sync>;
+/// Takes a check or a charge: its plan, its key and its answer.
+pub(crate) type AnswerListener = Box<dyn Fn(&Arc<Plan>, &str, &Answer) + Send + Sync>;
 
 /// Shows only the number of the limiter.
 impl fmt::Debug for DecisionCounts {
@@ -141,7 +143,13 @@ impl Default for DecisionCounts {
         let limiter = NEXT.fetch_add(1, Ordering::Relaxed);
         let other = std::array::from_fn(|_| Arc::new(PolicyCounts::new(limiter)));
         let policies = ArcSwap::from_pointee(CountedPolicies { by_key: HashMap::new(), other });
-        Self { limiter, policies, denied_keys: OnceLock::new(), on_refusal: OnceLock::new() }
+        Self {
+            limiter,
+            policies,
+            denied_keys: OnceLock::new(),
+            on_refusal: OnceLock::new(),
+            on_admission: OnceLock::new(),
+        }
     }
 }
 
@@ -150,7 +158,11 @@ impl DecisionCounts {
     #[inline(always)]
     pub(crate) fn count_simple(&self, plan: &Arc<Plan>, key: &str, answer: &SimpleAnswer) {
         let is_near = answer.applied && plan.is_near_first_limit(&answer.view);
-        if !answer.applied && !plan.policy.options().shadow && self.hears_refusals() {
+        if answer.applied {
+            if let Some(listener) = self.on_admission.get() {
+                listener(plan, key, &answer.clone().into());
+            }
+        } else if !plan.policy.options().shadow && self.hears_refusals() {
             self.note_refusal(plan, key, &answer.clone().into());
         }
         self.add(plan, class(Source::Store, answer.applied, is_near));
@@ -160,6 +172,7 @@ impl DecisionCounts {
     #[inline(always)]
     pub(crate) fn count_check(&self, plan: &Arc<Plan>, key: &str, answer: &Answer) {
         let bit = if answer.applied {
+            self.note_admission(plan, key, answer);
             plan.is_near_limit(&answer.views)
         } else {
             // A shadow denies no call.
@@ -169,6 +182,13 @@ impl DecisionCounts {
             answer.unavailable
         };
         self.add(plan, class(answer.source, answer.applied, bit));
+    }
+
+    #[inline(always)]
+    fn note_admission(&self, plan: &Arc<Plan>, key: &str, answer: &Answer) {
+        if let Some(listener) = self.on_admission.get() {
+            listener(plan, key, answer);
+        }
     }
 
     #[inline]
@@ -191,14 +211,19 @@ impl DecisionCounts {
     pub(crate) fn count(&self, plan: &Arc<Plan>, key: &str, operation: &Operation, answer: &Answer) {
         match operation {
             operation if operation.is_check() => self.count_check(plan, key, answer),
-            Operation::Charge { .. } => self.count_charge(plan, answer),
+            Operation::Charge { .. } => self.count_charge(plan, key, answer),
             _ => {}
         }
     }
 
     /// The limits never refuse a charge.
-    fn count_charge(&self, plan: &Plan, answer: &Answer) {
-        let bit = if answer.unavailable { true } else { plan.is_near_limit(&answer.views) };
+    fn count_charge(&self, plan: &Arc<Plan>, key: &str, answer: &Answer) {
+        let bit = if answer.unavailable {
+            true
+        } else {
+            self.note_admission(plan, key, answer);
+            plan.is_near_limit(&answer.views)
+        };
         self.add(plan, class(answer.source, !answer.unavailable, bit));
     }
 

@@ -1,20 +1,22 @@
 //! Makes the limiter that a builder describes: its stores, the layers around them, and the core of both limiters.
 
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicU8, AtomicU64};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::process::lock::InheritedMutex;
 
 use super::acquire::WaitQueues;
 use super::builder::Builder;
 use super::call::Answers;
+use super::file_watch::{self, FileWatch};
 use super::hold_renewer::HoldRenewer;
 use super::learned_waits::LearnedWaits;
+use super::near_limit::NearLimits;
 use super::policies::Policies;
 use super::publisher;
 use super::refusal_log::RefusalLog;
-use super::{AsyncLimiter, Limiter, LimiterCore};
+use super::{AsyncLimiter, Limiter, LimiterCore, OPEN};
 use crate::counting::DecisionCounts;
 use crate::counting::histogram::SharedHistogram;
 use crate::decision::LimiterId;
@@ -23,7 +25,7 @@ use crate::policy::prefix::why_no_prefix;
 use crate::process::fork::{self, ForkListener, PerProcess};
 use crate::process::log::Log;
 use crate::process::pending_count::PendingCount;
-use crate::resilience::{Breaker, Layers, MAX_DENY_CACHE, OneByOne, Rollout, Shards, Telemetry};
+use crate::resilience::{Breaker, Layers, MAX_DENY_CACHE, NearKeys, OneByOne, Rollout, Shards, Telemetry};
 use crate::store::ForgottenDenials;
 use crate::store::Store;
 use crate::store::key_names::KeyNames;
@@ -183,6 +185,23 @@ impl Builder {
         digest.as_bytes().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
     }
 
+    fn file_watch(&self) -> Result<Option<FileWatch>> {
+        match &self.source {
+            _ if self.watch.is_zero() => Ok(None),
+            _ if self.watch > file_watch::LONGEST => Err(Error::config(format!(
+                "a {} of {:?} is out of range: it must be from 0, which never looks, to 1 day",
+                named("watch"),
+                self.watch
+            ))),
+            Some(source) => Ok(Some(FileWatch::new(self.watch, source.first_digest()))),
+            None => Err(Error::config(format!(
+                "{} looks for changes of a policy file, and this limiter has none: make it with {}",
+                named("watch"),
+                named("from_file")
+            ))),
+        }
+    }
+
     fn core(self) -> Result<Arc<LimiterCore>> {
         if let Some(why) = why_no_prefix(&self.prefix) {
             return Err(Error::config(why));
@@ -211,6 +230,14 @@ impl Builder {
                 )));
             }
         }
+        if !(self.near_limit > 0.0 && self.near_limit <= 1.0) {
+            return Err(Error::config(format!(
+                "a {} of {} is no part of a limit: it must be more than 0 and at most 1, as in 0.8",
+                named("near_limit"),
+                self.near_limit
+            )));
+        }
+        let watch = self.file_watch()?;
         let readers = Arc::new(PerProcess::new());
         let log = Log::new(self.warning_listener.clone());
         log.file_warnings(&self.file_warnings);
@@ -226,6 +253,19 @@ impl Builder {
             let listener = move |plan: &_, key: &_, answer: &_| refusals.note(plan, key, answer);
             let _ = decisions.on_refusal.set(Box::new(listener));
         }
+        if let Some(listener) = self.near_listener {
+            let (clock, log, started) = (self.clock.clone(), Arc::clone(&log), Instant::now());
+            let near = NearLimits {
+                limiter: id,
+                part: self.near_limit,
+                listener,
+                clock,
+                log,
+                started,
+                keys: NearKeys::default(),
+            };
+            let _ = decisions.on_admission.set(Box::new(move |plan, key, answer| near.see(plan, key, answer)));
+        }
         let (overrides, learned_waits) = (Arc::default(), LearnedWaits::default());
         let answers = Arc::new(Answers { limiter: id, decisions, wait_queues, overrides, learned_waits });
         let core = Arc::new(LimiterCore {
@@ -238,11 +278,14 @@ impl Builder {
             uses_store_of_file: self.uses_store_of_file,
             source: self.source,
             reloading: InheritedMutex::default(),
+            reloads: <[AtomicU64; 2]>::default(),
+            watch,
+            reload_listener: self.reload_listener,
             id,
             answers,
             hold_renewer: HoldRenewer::default(),
             log,
-            closed: AtomicBool::new(false),
+            state: AtomicU8::new(OPEN),
             pending: PendingCount::default(),
             timeout: self.timeout,
             is_file,
@@ -261,6 +304,7 @@ impl Builder {
         if publishes {
             publisher::begin(&core);
         }
+        core.watch.iter().for_each(|watch| watch.begin_for(&core));
         if let Some(clock) = &core.clock {
             let listener = Arc::downgrade(&core);
             clock.listen(listener);

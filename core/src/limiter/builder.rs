@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::acquire::WaitBounds;
+use super::file_watch::ReloadListener;
+use super::near_limit::{NEAR_LIMIT, NearLimit, NearListener};
 use super::policy_source::PolicySource;
 use crate::error::{Error, Result};
 use crate::policy::declaration::{OptionDeclaration, declared_options};
@@ -43,6 +45,8 @@ pub enum SettingValue {
     OnStoreError(OnStoreError),
     /// True or false.
     Flag(bool),
+    /// A part of a whole.
+    Part(f64),
 }
 
 /// An option of a limiter.
@@ -105,6 +109,17 @@ limiter_options! {
     /// thread after the log line, one change after the other, so it may block. The logger "tidegate" gets its exceptions.
     on_change: Listener;
 
+    /// A function that Tidegate calls when a key comes near a limit, before it is reached, at most once for each policy, key and window
+    /// in a process. In Python it runs on a separate thread, one key after the other, so it may block. In Python the logger "tidegate" gets
+    /// its exceptions.
+    on_near_limit: NearListener;
+
+    /// The part of a limit from which on it is near, for `on_near_limit`.
+    near_limit: Part = Words("0.8") => set;
+
+    /// The time between two looks at the policy file. Tidegate reloads a file that has changed. With 0, it never looks.
+    watch: Duration = Duration(Duration::ZERO) => set;
+
     /// A clock for tests. Its time replaces the time of the store.
     clock: Clock;
 
@@ -160,6 +175,10 @@ pub struct Builder {
     pub(super) deny_cache: Duration,
     pub(super) listener: Option<Listener>,
     pub(super) warning_listener: Option<WarningListener>,
+    pub(super) near_listener: Option<NearListener>,
+    pub(super) near_limit: f64,
+    pub(super) watch: Duration,
+    pub(super) reload_listener: Option<ReloadListener>,
     pub(super) log_refusals: bool,
     pub(super) fold: usize,
     #[cfg(feature = "bench")]
@@ -204,6 +223,10 @@ impl Default for Builder {
             deny_cache: DENY_CACHE,
             listener: None,
             warning_listener: None,
+            near_listener: None,
+            near_limit: NEAR_LIMIT,
+            watch: Duration::ZERO,
+            reload_listener: None,
             log_refusals: false,
             fold: MAX_ENTRIES,
             #[cfg(feature = "bench")]
@@ -351,6 +374,53 @@ impl Builder {
     #[must_use]
     pub fn on_warning(mut self, listener: Arc<dyn Fn(&str) + Send + Sync>) -> Self {
         self.warning_listener = Some(listener);
+        self
+    }
+
+    /// Called when a key comes near a limit, before it is reached: at most once for each policy, key and window in this process, on
+    /// the thread that got the answer. It should not block. A window ends when all units of the limit would be back. If more
+    /// than 65,536 keys are in such a window, the others are left out. A panic in it is logged and changes no answer.
+    ///
+    /// ```
+    /// use std::sync::{Arc, Mutex};
+    /// use tidegate::{Limiter, NearLimit};
+    ///
+    /// let told = Arc::new(Mutex::new(Vec::new()));
+    /// let listener = { let told = Arc::clone(&told); move |near: &NearLimit| told.lock().unwrap().push(near.remaining) };
+    /// let limiter = Limiter::builder().policy("login", "10/minute")?.on_near_limit(Arc::new(listener)).build()?;
+    /// for _ in 0..10 {
+    ///     limiter.check("login", "alice")?;
+    /// }
+    /// assert_eq!(*told.lock().unwrap(), [2]);
+    /// # Ok::<(), tidegate::Error>(())
+    /// ```
+    #[must_use]
+    pub fn on_near_limit(mut self, listener: Arc<dyn Fn(&NearLimit) + Send + Sync>) -> Self {
+        self.near_listener = Some(listener);
+        self
+    }
+
+    /// The part of a limit from which on it is near, for [`Builder::on_near_limit`]: more than 0 and at most 1. 0.8 by default.
+    #[must_use]
+    pub const fn near_limit(mut self, part: f64) -> Self {
+        self.near_limit = part;
+        self
+    }
+
+    /// Reads the policy file so often, and [reloads](crate::Limiter::reload) it when its content has changed. A file that
+    /// cannot be taken is logged once, and the policies before it stay in force. Zero, the default, never looks. One thread of the
+    /// process looks for all limiters, and ends with the last of them.
+    #[must_use]
+    pub const fn watch(mut self, interval: Duration) -> Self {
+        self.watch = interval;
+        self
+    }
+
+    /// Called after each reload that was taken.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn on_reload(mut self, listener: Arc<dyn Fn() + Send + Sync>) -> Self {
+        self.reload_listener = Some(listener);
         self
     }
 

@@ -17,6 +17,7 @@ use super::observe::{Answered, ObservedCall};
 use super::operations::{CheckOptions, block_operation, check_operation, of_cost, peek_operation, unheld_operation};
 use super::overrides::REPETITIONS;
 use super::policy_ref::AsPolicy;
+use super::spans::{SpanName, end, may_be_on, spanned, tell_denial};
 use super::translation::{AskedOperation, Asking};
 use super::{Limiter, LimiterCore, LimiterId};
 use crate::counting::DecisionCounts;
@@ -101,6 +102,19 @@ impl Call {
     #[cold]
     fn check_with(options: CheckOptions) -> Self {
         Self::Check(Box::new(options))
+    }
+
+    /// The span of a call that decides, if a subscriber may want it.
+    #[inline]
+    fn span_name(&self) -> Option<SpanName> {
+        if !may_be_on() {
+            return None;
+        }
+        match self {
+            Self::Plain(_) | Self::Check(_) => Some(SpanName::Check),
+            Self::Charge(_) => Some(SpanName::Charge),
+            _ => None,
+        }
     }
 
     #[inline]
@@ -285,7 +299,14 @@ impl LimiterCore {
         waits: Waits,
     ) -> Result<Decision> {
         let (plan, operation) = self.planned(policy, key, call)?;
-        self.decision(plan, key, operation, waits).await
+        match call.span_name() {
+            // In a box, so that the future of a call without a span is small.
+            Some(name) => {
+                let decided = self.decision(plan, key, operation, waits);
+                Box::pin(spanned(self, name, || self.policy_name(policy), waits, decided)).await
+            }
+            None => self.decision(plan, key, operation, waits).await,
+        }
     }
 
     /// Makes a call with a known policy, for a user of one of the limiters.
@@ -363,7 +384,28 @@ impl Limiter {
     /// As [`Limiter::check_with`].
     #[doc(hidden)]
     pub fn call(&self, policy: impl AsPolicy, key: &str, call: &Call) -> Result<Decision> {
-        self.core.call(&policy, key, call, Waits::<NoCompletion>::Here).unwrap_or_else(|| Err(gone()))
+        match call.span_name() {
+            Some(name) => self.spanned(name, &policy, key, call),
+            None => self.call_here(&policy, key, call),
+        }
+    }
+
+    /// Makes a call on this thread, with a span if it has to wait.
+    #[cold]
+    pub(super) fn spanned(&self, name: SpanName, policy: &impl AsPolicy, key: &str, call: &Call) -> Result<Decision> {
+        let result = self.try_immediate(policy, key, call).unwrap_or_else(|| {
+            let span = self.core.begin_span(name);
+            let result = span.in_scope(|| self.call_here(policy, key, call));
+            end(&span, &result, || self.core.policy_name(policy));
+            result
+        });
+        tell_denial(&result);
+        result
+    }
+
+    #[inline]
+    fn call_here(&self, policy: &impl AsPolicy, key: &str, call: &Call) -> Result<Decision> {
+        self.core.call(policy, key, call, Waits::<NoCompletion>::Here).unwrap_or_else(|| Err(gone()))
     }
 
     /// Makes a call if its answer needs no waiting. Without an answer nothing was done. Then [`Limiter::call`] waits

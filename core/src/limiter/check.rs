@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use compact_str::CompactString;
 
-use super::LimiterCore;
-use super::call::NoCompletion;
+use super::call::{Call, NoCompletion, gone};
 use super::cost::valid_cost;
 use super::operations::{CheckOptions, check_operation};
 use super::policy_ref::AsPolicy;
+use super::spans::{SpanName, may_be_on};
+use super::{Limiter, LimiterCore};
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::plan::Plan;
@@ -16,6 +17,16 @@ use crate::plan::plan_cache;
 use crate::store::call_context::{MakeCompletion, Waits};
 use crate::store::layer_states::LayerStates;
 use crate::store::request::{Answer, ChangedOverride, Entry, Operation, SimpleAnswer};
+
+impl Limiter {
+    #[inline]
+    pub(super) fn consume(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
+        if may_be_on() {
+            return self.spanned(SpanName::Check, &policy, key, &Call::Plain(cost));
+        }
+        self.core.check(&policy, key, cost, Waits::Here).unwrap_or_else(|| Err(gone()))
+    }
+}
 
 impl LimiterCore {
     /// Makes a plain check for a caller that does not go on. `None` if the caller does not wait and nothing was done.

@@ -8,6 +8,7 @@ use super::cost::Cost;
 use super::operations::{CheckOptions, whole_operation};
 use super::overrides::REPETITIONS;
 use super::policy_ref::{AsPolicy, PolicyRef};
+use super::spans::{SpanName, may_be_on, spanned};
 use super::translation::{AskedOperation, RepeatableCall};
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind, Result, named};
@@ -96,7 +97,22 @@ impl LimiterCore {
         entries: impl IntoIterator<Item = impl CheckEntry>,
         waits: Waits,
     ) -> Result<Decision> {
-        let (mut entries, mut asked) = self.resolved(entries)?;
+        let (entries, asked) = self.resolved(entries)?;
+        if !may_be_on() {
+            return self.check_resolved(entries, asked, waits).await;
+        }
+        let names: Vec<&str> = entries.iter().map(|entry| entry.plan.policy.name()).collect();
+        let policies = names.join(", ");
+        let asking = self.check_resolved(entries, asked, waits);
+        Box::pin(spanned(self, SpanName::CheckAll, || policies, waits, asking)).await
+    }
+
+    async fn check_resolved(
+        &self,
+        mut entries: CheckAllEntries,
+        mut asked: AskedEntries,
+        waits: Waits,
+    ) -> Result<Decision> {
         for _ in 0..=REPETITIONS {
             let context = CallContext::at(self.now());
             let answers = match waits {

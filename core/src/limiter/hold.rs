@@ -10,6 +10,7 @@ use super::cost::Cost;
 use super::hold_lifetime::HoldLifetime;
 use super::operations::{CheckOptions, rank, whole_operation};
 use super::policy_ref::AsPolicy;
+use super::spans::{HasDecision, SpanName, may_be_on, spanned};
 use super::{AsyncLimiter, LimiterCore};
 use crate::algorithm::HoldId;
 use crate::decision::Decision;
@@ -192,6 +193,21 @@ impl LimiterCore {
         timeout: Option<Duration>,
         waits: Waits,
     ) -> Result<HoldAnswer> {
+        let taking = self.take_hold(policy, key, options, timeout, waits);
+        if !may_be_on() {
+            return taking.await;
+        }
+        Box::pin(spanned(self, SpanName::Hold, || self.policy_name(policy), waits, taking)).await
+    }
+
+    async fn take_hold(
+        self: &Arc<Self>,
+        policy: &impl AsPolicy,
+        key: &str,
+        options: &CheckOptions,
+        timeout: Option<Duration>,
+        waits: Waits,
+    ) -> Result<HoldAnswer> {
         let plan = self.plan(policy, key)?;
         let id = self.hold_id();
         let operation = whole_operation("hold", options, &plan, id)?;
@@ -249,6 +265,12 @@ pub enum HoldAnswer {
     Held(Hold),
     /// A limit refused.
     Denied(Decision),
+}
+
+impl HasDecision for HoldAnswer {
+    fn its_decision(&self) -> &Decision {
+        self.decision()
+    }
 }
 
 impl HoldAnswer {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::actual_costs::ActualCosts;
 use super::builder::Builder;
-use super::call::{Call, gone, on_this_thread};
+use super::call::{Call, on_this_thread};
 use super::check_all::CheckEntry;
 use super::cost::Cost;
 use super::hold::HoldAnswer;
@@ -38,11 +38,6 @@ impl Limiter {
     /// `policy_invalid` with file, line and column, and `config_invalid` for its store.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
         Builder::from_file(path)?.build()
-    }
-
-    #[inline]
-    pub(super) fn consume(&self, policy: impl AsPolicy, key: &str, cost: u64) -> Result<Decision> {
-        self.core.check(&policy, key, cost, Waits::Here).unwrap_or_else(|| Err(gone()))
     }
 
     fn change(&self, policy: impl AsPolicy, key: &str, call: &Call) -> Result<()> {

@@ -9,11 +9,13 @@ mod call;
 mod check;
 mod check_all;
 mod cost;
+mod file_watch;
 mod hold;
 mod hold_lifetime;
 mod hold_renewer;
 mod learned_waits;
 mod limiters;
+mod near_limit;
 mod notations;
 mod observe;
 mod operations;
@@ -27,6 +29,7 @@ mod policy_uses;
 mod publisher;
 mod refusal_log;
 mod settle;
+mod spans;
 mod translation;
 
 pub use actual_costs::{ActualCosts, ChargedEntry};
@@ -39,6 +42,7 @@ pub use check_all::CheckEntry;
 pub(crate) use cost::valid_cost;
 pub use cost::{Cost, Units, check_cost, number_or_units, shared_cost};
 pub use hold::{Hold, HoldAnswer};
+pub use near_limit::NearLimit;
 pub use observe::{Answered, calls_of};
 pub use operations::{CALL_OPTIONS, CheckOptions, MAX_META};
 pub use overrides::OverriddenKey;
@@ -52,7 +56,7 @@ pub(crate) use settle::{SettleCall, valid_actual};
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::algorithm::{HoldId, MAX_SAFE_INTEGER};
@@ -74,6 +78,7 @@ use crate::store::call_context::CallContext;
 use crate::store::redis::ReaderRegistry;
 use crate::store::request::{Entry, Operation};
 use call::Answers;
+use file_watch::{FileWatch, ReloadListener};
 use hold_renewer::HoldRenewer;
 use policies::Policies;
 use policy_source::PolicySource;
@@ -155,6 +160,13 @@ impl AsyncLimiter {
     }
 }
 
+/// The limiter makes calls.
+const OPEN: u8 = 0;
+/// It does, and has a watch that this process has not begun yet.
+const FORKED: u8 = 1;
+/// It makes no calls any more.
+const CLOSED: u8 = 2;
+
 /// The part that both limiters share.
 pub(crate) struct LimiterCore {
     pub(crate) store: Arc<dyn Store>,
@@ -166,11 +178,17 @@ pub(crate) struct LimiterCore {
     uses_store_of_file: bool,
     /// Held by a reload.
     reloading: InheritedMutex<()>,
+    /// The reloads that were taken, and those that were refused.
+    reloads: [AtomicU64; 2],
+    /// Looks for changes of the file.
+    watch: Option<FileWatch>,
+    reload_listener: Option<ReloadListener>,
     pub(crate) id: LimiterId,
     pub(crate) answers: Arc<Answers>,
     hold_renewer: HoldRenewer,
     pub(crate) log: Arc<Log>,
-    closed: AtomicBool,
+    /// [`OPEN`], [`FORKED`] or [`CLOSED`].
+    state: AtomicU8,
     /// The calls that take or give back units of a shared store and have no reply yet.
     pending: PendingCount,
     /// The timeout of a call.
@@ -206,8 +224,17 @@ pub fn check_percent(percent: f64) -> Result<()> {
 impl LimiterCore {
     #[inline]
     pub(crate) fn open(&self) -> Result<()> {
-        if self.closed.load(Ordering::Relaxed) {
-            return Err(Error::new(ErrorKind::Closed, "the limiter is closed: make a new one"));
+        if self.state.load(Ordering::Relaxed) == OPEN { Ok(()) } else { self.open_in_child() }
+    }
+
+    /// Begins the watch of a process with its first call. A child must not start a thread before that.
+    #[cold]
+    fn open_in_child(&self) -> Result<()> {
+        match self.state.compare_exchange(FORKED, OPEN, Ordering::SeqCst, Ordering::SeqCst) {
+            Err(CLOSED) => return Err(Error::new(ErrorKind::Closed, "the limiter is closed: make a new one")),
+            Ok(_) => self.watch.iter().for_each(FileWatch::begin),
+            // Another thread was first.
+            Err(_) => {}
         }
         Ok(())
     }
@@ -290,6 +317,8 @@ impl LimiterCore {
         let layers = self.layers.as_ref().map(Layers::counters);
         Counters {
             hold_renewals_failed: self.hold_renewer.failed.load(Ordering::Relaxed),
+            reloads: self.reloads[0].load(Ordering::Relaxed),
+            reloads_refused: self.reloads[1].load(Ordering::Relaxed),
             acquires_refused: self.answers.wait_queues.refused(),
             holds_lost: self.hold_renewer.lost.load(Ordering::Relaxed),
             ..layers
@@ -331,6 +360,15 @@ impl LimiterCore {
 
     fn reload(&self) -> Result<()> {
         self.open()?;
+        let reloaded = self.try_reload();
+        self.reloads[usize::from(reloaded.is_err())].fetch_add(1, Ordering::Relaxed);
+        if let (Ok(()), Some(listener)) = (&reloaded, &self.reload_listener) {
+            listener();
+        }
+        reloaded
+    }
+
+    fn try_reload(&self) -> Result<()> {
         let source = self.source.as_ref().ok_or_else(|| {
             Error::config("only a limiter that was made from a policy file can reload: make it from the file")
         })?;
@@ -378,8 +416,11 @@ impl Drop for LimiterCore {
 impl ForkListener for LimiterCore {
     fn forked(&self) {
         self.answers.decisions.forked();
-        for count in [&self.hold_renewer.failed, &self.hold_renewer.lost] {
+        for count in self.reloads.iter().chain([&self.hold_renewer.failed, &self.hold_renewer.lost]) {
             count.store(0, Ordering::Relaxed);
+        }
+        if self.watch.is_some() {
+            let _ = self.state.compare_exchange(OPEN, FORKED, Ordering::SeqCst, Ordering::SeqCst);
         }
         self.answers.wait_queues.forget_refused();
         self.forgotten_denials.reset();

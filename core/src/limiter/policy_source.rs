@@ -14,11 +14,24 @@ pub(super) struct PolicySource {
     path: PathBuf,
     /// The file as it was first read.
     first: Arc<PolicyFile>,
+    /// The digest of its content, or of an older one.
+    first_digest: u64,
 }
 
 impl PolicySource {
     pub(super) fn read(path: &Path) -> Result<Self> {
-        Ok(Self { path: path.to_owned(), first: Arc::new(PolicyFile::read(path)?) })
+        // Before the file is read, so that a change in between is noticed.
+        let first_digest = PolicyFile::digest(path);
+        Ok(Self { path: path.to_owned(), first: Arc::new(PolicyFile::read(path)?), first_digest })
+    }
+
+    pub(super) const fn first_digest(&self) -> u64 {
+        self.first_digest
+    }
+
+    /// A number for the content of the file, or for the reason why it cannot be read.
+    pub(super) fn digest(&self) -> u64 {
+        PolicyFile::digest(&self.path)
     }
 
     pub(super) fn first(&self) -> &PolicyFile {

@@ -45,6 +45,10 @@ pub enum ArgumentKind {
     Clock,
     /// A function that gets each change of a store.
     Listener,
+    /// A function that gets each key that comes near a limit.
+    NearListener,
+    /// A part of a whole, up to 1.
+    Part,
     /// Takes lines, in Node.
     Logger,
     /// A function that gets a warning, in Rust.

@@ -9,6 +9,7 @@ mod file;
 mod format;
 mod lease;
 mod lint;
+mod networks;
 mod notation;
 pub(crate) mod options;
 mod overrides;

@@ -5,6 +5,7 @@ use std::fmt;
 use super::block_for::BlockFor;
 use super::declaration::{ArgumentKind, OptionDeclaration, OptionDefault};
 use super::lease::Lease;
+use super::networks;
 use super::overrides::{MAX_OVERRIDES, Overrides};
 use super::priorities::Priorities;
 use crate::algorithm::{AlgorithmKind, Limit, Period, SECOND};
@@ -259,7 +260,7 @@ policy_options! {
     /// The longest time that a hold of a `concurrency` limit is renewed. After it, the ttl ends the hold.
     max_hold: Option<Period> = Duration, "A hold is not renewed any more when it is {} old.";
 
-    /// Other limits for single keys, by the key: a notation, or `none` for a key without limits.
+    /// Other limits for single keys, by the key or by the network of an address: a notation, or `none` for a key without limits.
     overrides: Option<Overrides> = Overrides, "These keys have limits of their own: {}.";
 }
 
@@ -297,9 +298,11 @@ impl Options {
         if keys > MAX_OVERRIDES {
             return Err(Error::policy(format!("overrides has {keys} keys: it may have at most {MAX_OVERRIDES}")));
         }
+        overrides.check_networks()?;
         let options = self.of_override();
         for (key, own) in overrides.iter() {
             let about = |error: Error| Error::policy(format!("the override of {key:?}: {}", error.message()));
+            networks::check_key(key)?;
             own.check(limits).map_err(about)?;
             if !own.is_unlimited() {
                 super::Policy::new(own.limits().to_vec(), options.clone()).map_err(about)?;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use super::networks::Networks;
 use super::notation;
 use crate::algorithm::{AlgorithmKind, Limit, Unit};
 use crate::error::{Error, Result};
@@ -130,26 +131,45 @@ impl std::str::FromStr for KeyOverride {
     }
 }
 
-/// The overrides of a policy, by key.
+/// The overrides of a policy, by key. A key may be a network such as `10.0.0.0/8`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Overrides(Arc<BTreeMap<String, KeyOverride>>);
+pub struct Overrides(Arc<ByKey>);
+
+#[derive(Debug, PartialEq, Eq, Default)]
+struct ByKey {
+    keys: BTreeMap<String, KeyOverride>,
+    networks: Networks,
+}
 
 impl Overrides {
-    /// The override of a key, if it has one.
+    /// The override that is written for exactly this key, if there is one.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&KeyOverride> {
-        self.0.get(key)
+        self.0.keys.get(key)
+    }
+
+    /// The network whose override a key has: the longest one around it, if the key is an address and has no override of its own.
+    #[must_use]
+    pub fn network_of(&self, key: &str) -> Option<&str> {
+        if self.0.networks.is_empty() || self.0.keys.contains_key(key) { None } else { self.0.networks.around(key) }
     }
 
     /// Each key with its override, in the order of the keys.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &KeyOverride)> {
-        self.0.iter().map(|(key, own)| (key.as_str(), own))
+        self.0.keys.iter().map(|(key, own)| (key.as_str(), own))
+    }
+
+    /// # Errors
+    /// `policy_invalid` for two keys that are the same network.
+    pub(super) fn check_networks(&self) -> Result<()> {
+        self.0.networks.check()
     }
 }
 
 impl<K: Into<String>> FromIterator<(K, KeyOverride)> for Overrides {
     fn from_iter<I: IntoIterator<Item = (K, KeyOverride)>>(overrides: I) -> Self {
-        Self(Arc::new(overrides.into_iter().map(|(key, own)| (key.into(), own)).collect()))
+        let keys: BTreeMap<String, KeyOverride> = overrides.into_iter().map(|(key, own)| (key.into(), own)).collect();
+        Self(Arc::new(ByKey { networks: Networks::among(keys.keys()), keys }))
     }
 }
 
@@ -160,7 +180,7 @@ impl fmt::Display for Overrides {
         for (index, (key, own)) in self.iter().take(SHOWN).enumerate() {
             write!(f, "{}{key:?} {own}", if index > 0 { ", " } else { "" })?;
         }
-        match self.0.len().saturating_sub(SHOWN) {
+        match self.0.keys.len().saturating_sub(SHOWN) {
             0 => Ok(()),
             more => write!(f, " and {more} more"),
         }

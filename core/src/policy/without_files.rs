@@ -24,6 +24,11 @@ impl PolicyFile {
         Err(missing())
     }
 
+    /// The same number for each file, because none is read.
+    pub(crate) const fn digest(_: &Path) -> u64 {
+        0
+    }
+
     /// Refuses to read a text.
     ///
     /// # Errors

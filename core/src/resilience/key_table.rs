@@ -234,10 +234,28 @@ impl<T: KeyEntry> TableShard<T> {
         self.slab.take()
     }
 
+    fn is_full(&self) -> bool {
+        self.slab.len() >= MAX_ENTRIES / SHARDS || self.bytes > MAX_BYTES / SHARDS
+    }
+
+    /// Adds an entry, unless that would drop another one that is still useful. True if it was added.
+    pub(super) fn insert_if_room(&mut self, entry: T, now: u64) -> bool {
+        self.bytes += bytes(&entry);
+        if self.is_full() {
+            self.sweep(now);
+        }
+        if self.is_full() {
+            self.bytes -= bytes(&entry);
+            return false;
+        }
+        self.slab.insert(entry.known().hash, entry);
+        true
+    }
+
     /// Adds an entry. A full shard drops others for it.
     pub(super) fn insert(&mut self, entry: T, now: u64) {
         self.bytes += bytes(&entry);
-        while self.slab.len() >= MAX_ENTRIES / SHARDS || self.bytes > MAX_BYTES / SHARDS {
+        while self.is_full() {
             let Some(victim) = self.victim(now) else { break };
             self.remove(victim);
         }

@@ -73,6 +73,12 @@ impl Host {
                 "Callable[[StoreChange], object] | None",
                 "((change: StoreChange) => void)",
             ),
+            ArgumentKind::NearListener => (
+                "Arc<dyn Fn(&NearLimit) + Send + Sync>",
+                "Callable[[NearLimit], object] | None",
+                "((near: NearLimit) => void)",
+            ),
+            ArgumentKind::Part => ("f64", "float", "number"),
             ArgumentKind::Logger => ("", "", "Logger | false"),
             ArgumentKind::WarningListener => ("Arc<dyn Fn(&str) + Send + Sync>", "", ""),
             ArgumentKind::BatchSize => ("usize", "", ""),

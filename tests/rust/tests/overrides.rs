@@ -53,6 +53,50 @@ fn a_policy_has_numbers_for_single_keys() {
 }
 
 #[test]
+fn a_policy_has_numbers_for_networks() {
+    on_each_store(|url| {
+        let networks =
+            [("10.0.0.0/8", "5/hour"), ("10.1.0.0/16", "none"), ("10.1.2.3", "1/hour"), ("2001:db8::/32", "4/hour")];
+        let (policy, prefix) = (policy("2/hour", &networks), fresh_prefix());
+        let limiter = limiter(url, &prefix, None);
+        for (key, admitted) in [
+            ("9.9.9.9", 2),
+            ("10.9.9.9", 5),
+            ("::ffff:10.8.8.8", 5),
+            ("10.1.9.9", 20),
+            ("10.1.2.3", 1),
+            ("2001:db8:1:2::/64", 4),
+            ("2001:db9::1", 2),
+        ] {
+            let allowed = (0..20).filter(|_| limiter.check(&policy, key).expect("a decision").allowed()).count();
+            let peek = limiter.peek(&policy, key, 1).expect("a peek");
+            assert_eq!((allowed, peek.overridden()), (admitted, admitted != 2), "{key}");
+        }
+        // Each address has its own usage. A live override is of one key, and comes first.
+        assert!(limiter.check(&policy, "10.9.9.8").expect("a decision").allowed());
+        limiter.set_override(&policy, "10.9.9.8", Some(&own("9/hour")), None).expect("an override");
+        assert_eq!(limiter.peek(&policy, "10.9.9.8", 1).expect("a peek").limit(), 9);
+        limiter.set_override(&policy, "10.9.9.8", None, None).expect("a removal");
+        let decision = limiter.check_all([(&policy, "10.9.9.8"), (&policy, "9.9.9.8")]).expect("a decision");
+        assert_eq!(decision.decisions().iter().map(Decision::limit).collect::<Vec<_>>(), [5, 2]);
+    });
+}
+
+/// A flood of addresses in ten thousand networks makes a plan for each network, and none for each address.
+#[test]
+fn a_flood_of_addresses_in_many_networks_is_bounded() {
+    let networks: Vec<(String, &str)> =
+        (0..10_000).map(|number| (format!("10.{}.{}.0/24", number / 256, number % 256), "9/hour")).collect();
+    let networks: Vec<(&str, &str)> = networks.iter().map(|(network, text)| (&**network, *text)).collect();
+    let policy = policy("2/hour", &networks);
+    let limiter = limiter("memory://?max_keys=1000", &fresh_prefix(), None);
+    for number in 0_u32..100_000 {
+        let key = std::net::Ipv4Addr::from(0x0a00_0000 + number * 25).to_string();
+        assert_eq!(limiter.check(&policy, &key).expect("a decision").limit(), 9, "{key}");
+    }
+}
+
+#[test]
 fn what_was_used_stays_used_and_what_is_removed_is_as_before() {
     on_each_store(|url| {
         let limiter = limiter(url, &fresh_prefix(), None);

@@ -1,8 +1,11 @@
 //! A reload takes a changed policy file as a whole or not at all, and keeps everything that code relies on.
 
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tidegate::{Builder, Error, ErrorKind, Limiter, Policy};
+use tidegate_tests::wait::wait_until;
 
 /// A policy file that is removed at the end.
 struct PolicyText(PathBuf);
@@ -163,4 +166,134 @@ fn a_generation_says_that_policies_were_reloaded() {
     limiter.reload().expect("a reload");
     assert_ne!(limiter.policy_generation(), before);
     assert_eq!(limiter.to_async().policy_generation(), limiter.policy_generation());
+}
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const INTERVAL: Duration = Duration::from_millis(5);
+
+/// A limiter that looks at its file, and its warnings.
+fn watching(path: &std::path::Path) -> (Limiter, Arc<Mutex<Vec<String>>>) {
+    let heard = Arc::<Mutex<Vec<String>>>::default();
+    let lines = Arc::clone(&heard);
+    let listener = move |line: &str| lines.lock().expect("lines").push(line.to_owned());
+    let builder = Builder::from_file(path).expect("a policy file").on_warning(Arc::new(listener)).watch(INTERVAL);
+    (builder.build().expect("a limiter"), heard)
+}
+
+fn wait_for_login(limiter: &Limiter, notation: &str) {
+    let expected = Policy::parse(notation).expect("a notation").to_string();
+    wait_until(PATIENCE, notation, || limits(limiter, &["login"]) == [expected.clone()]);
+}
+
+/// The threads of this process that look at files.
+#[cfg(target_os = "linux")]
+fn watching_threads() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("threads").flatten();
+    tasks
+        .filter(|task| {
+            std::fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.trim() == "tidegate-watch")
+        })
+        .count()
+}
+
+#[test]
+fn a_watched_file_is_taken_however_it_was_changed() {
+    let file = PolicyText::new("watched", "policies: {login: 1/minute}");
+    let (limiter, heard) = watching(&file.0);
+    // In place, with the same length and the same time of change.
+    let modified = std::fs::metadata(&file.0).and_then(|data| data.modified()).expect("a time");
+    file.write("policies: {login: 2/minute}");
+    let opened = std::fs::File::options().write(true).open(&file.0).expect("the file");
+    opened.set_modified(modified).expect("a time is set");
+    wait_for_login(&limiter, "2/minute");
+    // Another file takes its name.
+    let other = PolicyText::new("watched-new", "policies: {login: 3/minute}");
+    std::fs::rename(&other.0, &file.0).expect("a rename");
+    wait_for_login(&limiter, "3/minute");
+    // It is gone for a while.
+    std::fs::remove_file(&file.0).expect("a removal");
+    wait_until(PATIENCE, "the loss is told", || heard.lock().expect("lines").len() == 1);
+    file.write("policies: {login: 4/minute}");
+    wait_for_login(&limiter, "4/minute");
+    assert_eq!((limiter.counters().reloads, limiter.counters().reloads_refused), (3, 1));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_watched_link_may_lead_elsewhere_as_in_a_config_map() {
+    use std::os::unix::fs::symlink;
+
+    let folder = std::env::temp_dir().join(format!("tidegate-map-{}", std::process::id()));
+    for (name, notation) in [("one", "1/minute"), ("two", "2/minute")] {
+        std::fs::create_dir_all(folder.join(name)).expect("a folder");
+        let text = format!("policies: {{login: {notation}}}");
+        std::fs::write(folder.join(name).join("tidegate.yaml"), text).expect("a file");
+    }
+    symlink("one", folder.join("..data")).expect("a link");
+    symlink("..data/tidegate.yaml", folder.join("tidegate.yaml")).expect("a link");
+    let (limiter, _) = watching(&folder.join("tidegate.yaml"));
+    symlink("two", folder.join("..data_tmp")).expect("a link");
+    std::fs::rename(folder.join("..data_tmp"), folder.join("..data")).expect("a swap");
+    wait_for_login(&limiter, "2/minute");
+    std::fs::remove_dir_all(folder).expect("a removal");
+}
+
+#[test]
+fn a_broken_watched_file_is_told_once_and_changes_nothing() {
+    let file = PolicyText::new("broken", "policies: {login: 1/minute}");
+    let (limiter, heard) = watching(&file.0);
+    let told = |count: usize| wait_until(PATIENCE, "it is told", || heard.lock().expect("lines").len() >= count);
+    file.write("policies: {login: 1 per fortnight}");
+    told(1);
+    file.write("policies: [");
+    told(2);
+    // Many looks later there is no other line.
+    std::thread::sleep(20 * INTERVAL);
+    let lines = heard.lock().expect("lines").clone();
+    assert_eq!((lines.len(), limiter.counters().reloads_refused), (2, 2), "{lines:?}");
+    for part in ["is not taken", "stay in force", &format!("{}:1", file.name())] {
+        assert!(lines[0].contains(part), "{} does not have {part}", lines[0]);
+    }
+    assert_eq!(limits(&limiter, &["login"]), [Policy::parse("1/minute").expect("a notation").to_string()]);
+    file.write("policies: {login: 5/minute}");
+    wait_for_login(&limiter, "5/minute");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn one_thread_looks_for_all_limiters_and_ends_with_them() {
+    let files = ["a", "b", "c"].map(|name| PolicyText::new(name, "policies: {login: 1/minute}"));
+    let limiters = files.each_ref().map(|file| watching(&file.0).0);
+    wait_until(PATIENCE, "a thread looks", || watching_threads() == 1);
+    files[2].write("policies: {login: 2/minute}");
+    wait_for_login(&limiters[2], "2/minute");
+    let [first, second, third] = limiters;
+    drop(first);
+    second.close();
+    files[2].write("policies: {login: 3/minute}");
+    wait_for_login(&third, "3/minute");
+    assert_eq!(watching_threads(), 1);
+    drop(third);
+    wait_until(PATIENCE, "the thread ends", || watching_threads() == 0);
+}
+
+/// The test needs no fork, because it tells the limiter of one.
+#[test]
+fn a_child_looks_from_its_first_call_on() {
+    let file = PolicyText::new("forked", "policies: {login: 1/minute}");
+    let (limiter, _) = watching(&file.0);
+    tidegate::after_fork_in_child();
+    limiter.check("login", "k").expect("a decision");
+    file.write("policies: {login: 2/minute}");
+    wait_for_login(&limiter, "2/minute");
+}
+
+#[test]
+fn a_watch_needs_a_file_and_a_usable_interval() {
+    let error = Limiter::builder().watch(INTERVAL).build().expect_err("there is no file");
+    assert!(error.kind() == ErrorKind::ConfigInvalid && error.message().contains("from_file"), "{error}");
+    let file = PolicyText::new("range", "policies: {login: 1/minute}");
+    let error = file.builder().watch(Duration::from_secs(86_401)).build().expect_err("too long");
+    assert!(error.kind() == ErrorKind::ConfigInvalid && error.message().contains("1 day"), "{error}");
+    file.builder().watch(Duration::ZERO).build().expect("a limiter that never looks");
 }

@@ -40,6 +40,7 @@ mod machine;
 mod metrics;
 #[cfg(target_os = "linux")]
 mod name_lookups;
+mod near_limit;
 mod options;
 mod out_of_step;
 mod outgoing;
@@ -59,6 +60,7 @@ mod servers;
 mod settled_histories;
 mod settling;
 mod soak;
+mod spans;
 mod stats;
 mod stored;
 mod stored_forms;

@@ -64,8 +64,11 @@ def _processes() -> str | None:
     """Returns the processes with which this one clearly serves, or None if it may be the only one."""
     if (workers := _gunicorn_workers()) > 1:
         return f"{workers} workers of gunicorn"
-    # The configuration with which the worker was started.
-    config: Any = getattr(multiprocessing.current_process(), "_kwargs", {}).get("config")
+    # The arguments with which the worker was started.
+    given: dict[str, Any] = getattr(multiprocessing.current_process(), "_kwargs", {})
+    if (workers := _sanic_workers(given)) > 1:
+        return f"{workers} workers of sanic"
+    config = given.get("config")
     server = type(config).__module__.partition(".")[0]
     workers = getattr(config, "workers", 1) if server in ("uvicorn", "hypercorn") else 1
     if workers > 1 and not getattr(config, "should_reload", False):
@@ -90,6 +93,13 @@ def _gunicorn_workers() -> int:
             return getattr(frame.f_locals.get("self"), "num_workers", 0)
         frame = frame.f_back
     return 0
+
+
+def _sanic_workers(given: dict[str, Any]) -> int:
+    """Returns the number of Sanic's workers if this process is one of them, else 0. They share a dict of states."""
+    if not type(given.get("app_loader")).__module__.startswith("sanic."):
+        return 0
+    return sum("server" in state for state in given["worker_state"].values())
 
 
 def _number(variable: str) -> int:

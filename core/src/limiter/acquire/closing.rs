@@ -12,10 +12,11 @@ use super::wait_queue::WaitQueue;
 use crate::algorithm::{HoldId, Rule};
 use crate::decision::Decision;
 use crate::error::Result;
-use crate::limiter::LimiterCore;
 use crate::limiter::call::{gone, sent};
+use crate::limiter::file_watch::FileWatch;
 use crate::limiter::hold_renewer::LeftHold;
 use crate::limiter::translation::Asking;
+use crate::limiter::{CLOSED, LimiterCore};
 use crate::plan::Plan;
 use crate::process::pending_count::CountedCall;
 use crate::process::waits::Waits;
@@ -31,11 +32,13 @@ impl LimiterCore {
 
     /// From now on no call is made and nothing is granted. Returns the queues if the limiter was open, for [`Self::give_back`].
     pub(crate) fn begin_closing(&self) -> Option<Vec<Arc<WaitQueue>>> {
-        let (queues, was_closed) = self.answers.wait_queues.close(|| self.closed.swap(true, Ordering::SeqCst));
+        let (queues, was_closed) =
+            self.answers.wait_queues.close(|| self.state.swap(CLOSED, Ordering::SeqCst) == CLOSED);
         if was_closed {
             return None;
         }
         self.hold_renewer.stop();
+        self.watch.iter().for_each(FileWatch::end);
         Some(queues)
     }
 

@@ -17,6 +17,7 @@ use super::LimiterCore;
 use super::call::NoCompletion;
 use super::operations::{CheckOptions, attempt, rank, whole_operation};
 use super::policy_ref::AsPolicy;
+use super::spans::{SpanName, may_be_on, spanned};
 use super::translation::Asking;
 use crate::algorithm::HoldId;
 use crate::decision::Decision;
@@ -316,7 +317,11 @@ impl LimiterCore {
         let operation = whole_operation("acquire", options, &plan, 0)?;
         // In a box, so that the future of a call that need not wait is small.
         let waited = Box::pin(self.wait_for(&plan, key, (&operation, rank(options, &plan)), timeout, waits));
-        waited.await.map(|(decision, _)| decision)
+        let waited = async { waited.await.map(|(decision, _)| decision) };
+        if !may_be_on() {
+            return waited.await;
+        }
+        Box::pin(spanned(self, SpanName::Acquire, || self.policy_name(policy), waits, waited)).await
     }
 
     /// The Decision of a call that a memory store admits at once. `None` if it may have to wait.

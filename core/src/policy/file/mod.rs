@@ -83,6 +83,15 @@ impl PolicyFile {
         Self::parse(&text, format, Some(&name))
     }
 
+    /// A number for the content of a file, or for the reason why it cannot be read.
+    pub(crate) fn digest(path: &Path) -> u64 {
+        let digest = match regular_file::read(path, MAX_FILE_SIZE, Links::Followed) {
+            Ok(bytes) => blake3::hash(&bytes),
+            Err(why) => blake3::keyed_hash(&[1; blake3::KEY_LEN], why.to_string().as_bytes()),
+        };
+        digest.as_bytes().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+    }
+
     /// Reads a text. Errors show the name of its file.
     ///
     /// # Errors

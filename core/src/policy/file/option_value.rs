@@ -2,6 +2,7 @@
 
 use super::super::block_for::BlockFor;
 use super::super::lease::Lease;
+use super::super::networks;
 use super::super::notation;
 use super::super::options::{OnStoreError, OptionKind, OptionValue};
 use super::super::overrides::{KeyOverride, Overrides};
@@ -105,7 +106,11 @@ fn overrides(
     let Value::Map(entries) = &node.value else {
         return Err(wrong_value(key, node, "a map from keys to limits, as in `{alice: 1000/minute, internal: none}`"));
     };
-    entries.iter().map(|(key, node)| Ok((key.name.clone(), own(node)?))).collect()
+    let checked = |(key, node): &(Key, Node)| {
+        networks::check_key(&key.name).map_err(|error| FileError::new(key.position, error.message()))?;
+        Ok((key.name.clone(), own(node)?))
+    };
+    entries.iter().map(checked).collect()
 }
 
 /// A length of time, or a list of them.

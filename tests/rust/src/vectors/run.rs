@@ -141,7 +141,10 @@ impl Run {
     pub(super) fn policy_of(&self, name: &str, key: &str) -> Result<(Option<Policy>, bool), Mismatch> {
         let policy = self.policy(name)?;
         let live = self.own.get(&(name.to_owned(), key.to_owned())).filter(|(_, ends)| *ends > self.model.now());
-        let own = live.map(|(own, _)| own).or_else(|| policy.options().overrides.as_ref()?.get(key));
+        let own = live.map(|(own, _)| own).or_else(|| {
+            let overrides = policy.options().overrides.as_ref()?;
+            overrides.get(overrides.network_of(key).unwrap_or(key))
+        });
         let Some(own) = own else { return Ok((Some(policy), false)) };
         if own.is_unlimited() {
             return Ok((None, true));
