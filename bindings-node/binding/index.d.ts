@@ -665,7 +665,7 @@ export interface NearLimit {
   resetAfterMs: number
 }
 
-/** What a response says of one limit, or how long it tells to wait. */
+/** One limit that a response reports, or a wait that it asks for. */
 export interface Observation {
   /** The name that the response gives the limit. */
   name?: string

@@ -212,7 +212,7 @@ def test_what_is_wrong_is_said_where_it_is_written() -> None:
     limiter = AsyncLimiter(policies={"one": "1/minute"})
     with pytest.raises(ConfigError, match='write gcra with a burst of 1, as in "gcra 10/s burst 1"'):
         limited(limiter, "leaky-bucket 10/s burst 5")
-    with pytest.raises(PolicyError, match="no policy"):
+    with pytest.raises(PolicyError, match="neither a policy"):
         limited(limiter, "two")
     with pytest.raises(TypeError, match="key must be a function of the arguments or a text, not 5"):
         limited(limiter, "one", key=5)  # type: ignore[arg-type]

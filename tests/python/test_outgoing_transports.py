@@ -62,7 +62,7 @@ def test_options_are_checked_where_they_are_written(options: Any, error: Any, me
 
 def test_policies_are_checked_where_they_are_written(outgoing: Any) -> None:
     with Limiter() as limiter:
-        with pytest.raises(PolicyError, match="no policy"):
+        with pytest.raises(PolicyError, match="neither a policy"):
             outgoing(limiter, "unknown")
         with pytest.raises(ConfigError, match='write gcra with a burst of 1, as in "gcra 10/s burst 1"'):
             outgoing(limiter, "leaky-bucket 10/s burst 5")

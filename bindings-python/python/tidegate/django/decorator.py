@@ -44,7 +44,7 @@ class FunctionCall:
                 f"{qualified_name(function)} has a limit that is not enforced: put '{MIDDLEWARE}' into MIDDLEWARE"
                 if self.request is not None
                 else f"{qualified_name(function)} has a limit and was called without a request: use @limit for views, "
-                "and for functions that get the request of their view. Use @limiter.limit of a Limiter for any other function"
+                "and for functions that get the request of their view. Use @limiter.limit of a Limiter elsewhere"
             )
         self.state: Any = state
         # True if there is something to check.
