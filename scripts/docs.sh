@@ -34,7 +34,7 @@ fi
 echo "docs: the API of Node"
 rm -rf .cache/node-api
 entries=()
-for name in index express fastify hono koa nest web trpc mcp http outgoing fetch undici llm bullmq express-rate-limit fastify-rate-limit nestjs-throttler prometheus opentelemetry; do
+for name in index express fastify hono koa nest web trpc mcp http stores outgoing fetch undici llm bullmq express-rate-limit fastify-rate-limit nestjs-throttler prometheus opentelemetry; do
     entries+=("bindings-node/lib/$name.ts")
 done
 "$typedoc/node_modules/.bin/typedoc" --options docs/site/typedoc.json --tsconfig bindings-node/tsconfig.json \

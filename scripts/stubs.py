@@ -31,6 +31,7 @@ from typing_extensions import Unpack
 from ._decorator import Decorator
 from ._hold import Holding
 from ._options import LimiterOptions, LimiterSettings, Name, PolicyOptions
+from .stores import AsyncKeyValueStore, KeyValueStore
 '''
 # By class and member: the type that pyo3 gives, and the exact one.
 EXACT = {

@@ -11,9 +11,9 @@ export declare const __napiBindingTarget: 'native' | 'wasm32-wasi' | 'wasm32-was
 
 /** Derives keys from addresses. */
 export declare class ClientIp {
-  /** Whether `X-Forwarded-For` is read. */
+  /** True if `X-Forwarded-For` is read. */
   readsForwarded(): boolean
-  /** The key of a request. `unix` says that the server listens on a Unix domain socket, whose peers have no address. */
+  /** The key of a request. `unix` is true if the server listens on a Unix domain socket, because its peers have no address. */
   key(peer: string | undefined | null, forwarded: Array<string>, unix: boolean): string | ErrorValue
 }
 
@@ -37,11 +37,13 @@ export declare class LimiterBuilder {
   static create(): LimiterBuilder
   /** Takes everything from a policy file. */
   file(path: string): ErrorValue | null
-  /** The store; of several, each has a share of the keys. */
+  /** The store. If there are several, each has a share of the keys. */
   store(urls: Array<string>): ErrorValue | null
+  /** A store of the application. */
+  ownStore(store: OwnStore): void
   /** A move from an old store to a new one. */
   rollout(oldUrl: string, newUrl: string, percent: number): ErrorValue | null
-  /** Whether usage lives in this process, so that every answer is immediate. */
+  /** True if usage lives in this process, so that every answer is immediate. */
   isLocal(): boolean
   /** A policy under a name. */
   policy(name: string, policy: Policy): ErrorValue | null
@@ -54,7 +56,7 @@ export declare class LimiterBuilder {
   /** A clock for tests. */
   clock(clock: Clock): ErrorValue | null
   /**
-   * Opens the limiter. `array_layout.rs` says what the arrays hold. `onAnswers` is called when answers were delivered: with
+   * Opens the limiter. `array_layout.rs` describes the arrays. `onAnswers` is called when answers were delivered: with
    * how many numbers of `answers` they are, or with nothing when they are still to be collected. `readsOnLoop` says whether
    * the event loop can read the limiter's sockets.
    */
@@ -67,37 +69,37 @@ export declare class NativeLimiter {
   checkTogether(ticket: number): number
   /** Checks several policies and keys, all or nothing: with metadata, units or classes, or with more than `calls` takes. */
   checkAll(ticket: number, entries: CallEntries): number
-  /** Asks the policies of a request: what they hold is held, all others are checked, and one refusal takes everything back. */
+  /** Asks the policies of a request. It holds units of concurrency limits and checks all others, and one refusal takes everything back. */
   admit(ticket: number, entries: CallEntries, recordsSteps: boolean): number
-  /** Begins a task about one key. `length` is how long to wait, or to block: without it as long as it takes. */
+  /** Begins a task about one key. `length` is the time to wait, or the length of a block. Without it, the task waits without a limit. */
   beginTask(ticket: number, kind: TaskKind, policy: number, key: string, cost: number, length?: number | undefined | null, meta?: Uint8Array | undefined | null, units?: Record<string, number> | undefined | null, priority?: string | undefined | null): number
   /** Waits for the turn of a call that goes out. */
   turn(ticket: number, call: CallEntries, timeout: number | undefined | null, announces: boolean): number
-  /** The refusal of the service since such a call was admitted, at that time. Nothing if there is none. */
+  /** The refusal of the service since such a call was admitted at that time, if there is one. */
   refusedSince(ticket: number, call: CallEntries, at: number): number
-  /** Learns the limits in the response to a call whose Decision had these numbers. */
+  /** Learns the limits in the response to a call. The numbers are those of its Decision. */
   learn(ticket: number, call: CallEntries, observations: Array<Observation>, decision: Array<number>): number
   /** The time until a refused job asks again. */
   jobWait(ticket: number, policy: number, denial: Denial, cameBack: boolean, usualLengthMs?: number | undefined | null): number
-  /** Learns what the response to a call said, whose Decision had these numbers. */
+  /** Learns the limits in the response to a call. The numbers are those of its Decision. */
   observe(ticket: number, policy: number, key: string, observations: Array<Observation>, decision?: Array<number> | undefined | null): number
-  /** Settles a check whose Decision had these numbers, and whose limits name these units, for numbers by their units. */
+  /** Settles a check of limits with these units, by numbers for the units. The other numbers are those of its Decision. */
   settleUnits(ticket: number, policy: number, key: string, decision: Array<number>, named: Array<string>, policyChanged: boolean, actual: number, units?: Record<string, number> | undefined | null): number
-  /** Gives a key other limits than its policy, as text; without a text those of its policy again. */
+  /** Gives a key other limits than its policy, as text. Without a text, it gets the limits of its policy again. */
   setOverride(ticket: number, policy: number, key: string, limits?: string | undefined | null, ttl?: number | undefined | null): number
   /** The keys of a policy that have other limits. */
   overrides(ticket: number, policy: number): number
   /** Keeps the hold of that number until it is given back. */
   keep(number: number): void
-  /** Whether the units of a hold cannot be relied on any more; false for one that was given back. */
+  /** True if other callers may have the units of a hold. False for a hold that was given back. */
   isLost(number: number): boolean
   /** Gives a hold back. */
   release(ticket: number, number: number): number
   /** Forgets everything that is stored under the prefix. */
   clearAll(ticket: number): number
-  /** Ends the limiter. What its callers have goes back; calls that wait for the store are answered. */
+  /** Ends the limiter. The units of its callers go back, and calls that wait for the store are answered. */
   close(ticket: number): number
-  /** Whether the store answers. */
+  /** Settles when the store answers. */
   ping(ticket: number): number
   /** Reads the policy file again. On another thread, because a disk may be slow. */
   reload(ticket: number): number
@@ -107,11 +109,11 @@ export declare class NativeLimiter {
   resolve(policy: string | Policy): ResolvedPolicy | ErrorValue
   /** How HTTP announces a policy with the limits of one of its keys. */
   announcementFor(policy: number, key: string): Announcement | null
-  /** What each limit of one of its keys counts, as `units` of a resolved policy. */
+  /** The unit of each limit of one of its keys, as `units` of a resolved policy. */
   unitsFor(policy: number, key: string): Array<string> | null
   /** Names the store and the prefix: limiters of the same ones settle each other's Decisions. */
   identity(): string
-  /** Registers what uses a policy by its name, until the `PolicyUse` is collected. */
+  /** Registers a use of a policy by its name, until the `PolicyUse` is collected. */
   usePolicy(policy: string | Policy, by: string): PolicyUse | ErrorValue
   /** The policy that a notation means, without adding it to that list. */
   parse(notation: string): Policy | ErrorValue
@@ -119,11 +121,11 @@ export declare class NativeLimiter {
   forgetPolicies(): void
   /** The policy that a call would apply. */
   policy(policy: number): Policy | ErrorValue
-  /** How many callers wait for a key in `acquire`. */
+  /** The number of callers that wait for a key in `acquire`. */
   waiting(policy: number, key: string): number
   /**
-   * Whether another call may have heard that the other side refuses calls of a key, since a call was admitted at that time. A peek
-   * tells.
+   * True if another call may have learned, since this call was admitted, that the service refuses calls of the key. A peek
+   * gives the answer.
    */
   mayBeRefusedSince(key: string, at: number): boolean
   /** Gives another share of the keys to the new store of a rollout. */
@@ -137,11 +139,11 @@ export declare class NativeLimiter {
   /** The values of a metric, as JSON. */
   samples(metric: string): string
   /**
-   * The function that makes the calls of `calls`. What is answered at once is in `answers` when it returns: it returns
-   * how many numbers, or `TOO_MANY`. It is a function of its own because a method of an object costs four times as much.
+   * The function that makes the calls in `calls`. It puts immediate answers into `answers`, and returns
+   * the number of numbers there, or `TOO_MANY`. It is a separate function because a method of an object costs four times as much.
    */
   sendFunction(): () => number
-  /** The function that fetches what was delivered. It returns the same. */
+  /** The function that fetches delivered answers. It returns the same. */
   collectFunction(): () => number
   /** The answers that did not fit into `answers`. */
   overflow(): Float64Array
@@ -155,10 +157,32 @@ export declare class NativeLimiter {
   discard(number: number): void
   /** Why no call of that cost may be made of a policy. */
   costError(policy: number, cost: number, units?: Record<string, number> | undefined | null): ErrorValue | null
+  /** The share of each policy in a cost by units. A policy that counts none of the units has none. */
+  sharedCost(policies: Array<number>, units: Record<string, number>): Array<GivenCost | undefined | null> | ErrorValue
+  /** The actual cost of each charged entry. One without a cost stays as it is. */
+  costsOfEntries(entries: Array<SettledEntry>, costs: Array<GivenCost | undefined | null>, names: Array<string> | undefined | null, isOne: boolean): Array<GivenCost | undefined | null> | ErrorValue
   /** Makes one call with metadata or units, or with a key that is too long for `key_text`. */
   callAlone(ticket: number, policy: number, key: string, kind: number, cost: number, meta?: Uint8Array | undefined | null, units?: Record<string, number> | undefined | null, priority?: string | undefined | null): number
-  /** Settles a check, whose Decision had these numbers. */
+  /** Settles a check. The numbers are those of its Decision. */
   settle(ticket: number, policy: number, key: string, decision: Array<number>, policyChanged: boolean, actual: number): number
+}
+
+/** A store of the application. */
+export declare class OwnStore {
+  /** A store whose calls `ask` begins. */
+  static create(name: string, scans: boolean, hasEpoch: boolean, allOrNone: boolean, maxValue: number, ask: (question: StoreQuestion) => void): OwnStore
+  /** Answers a call of `read`. */
+  answerValues(id: number, now: number | undefined | null, values: Array<StoredValue | undefined | null>): void
+  /** Answers a call of `compareAndSwap`. `done` says which changes were done, and `standing` has the values of the others. */
+  answerSwaps(id: number, now: number | undefined | null, done: Array<boolean>, standing: Array<StoredValue | undefined | null>): void
+  /** Answers a call of `scan`. */
+  answerKeys(id: number, keys: Array<Uint8Array>): void
+  /** Answers a call of `epoch`. */
+  answerEpoch(id: number, epoch: Uint8Array): void
+  /** Answers a call that failed, with the number of its error, or with a sentence about a wrong answer. */
+  fail(id: number, message: string, number: number | undefined | null, notApplied: boolean): void
+  /** Tests the store. `done` gets the defect, if there is one. */
+  verify(done: (defect: ErrorValue | null) => void): ErrorValue | null
 }
 
 /** A valid policy. */
@@ -178,26 +202,26 @@ export declare class Policy {
 /** While it exists, a reload refuses to drop a policy. */
 export declare class PolicyUse {}
 
-/** What a call is charged. */
+/** The charge of a call. */
 export declare class TokenEstimate {
   /** The tokens that are charged. */
   get tokens(): Tokens
 }
 
-/** What estimates the calls of a preset, and learns of them. */
+/** Estimates the calls of a preset, and learns from them. */
 export declare class TokenEstimator {
-  /** An estimator for the service of a preset. `counts_used` is whether it counts the tokens of an answer as they are used. */
+  /** An estimator for the service of a preset. `counts_used` is true if the service counts the tokens of an answer as they are used. */
   static of(preset: string, countsUsed?: boolean | undefined | null, defaultOutput?: number | undefined | null): TokenEstimator
   /**
-   * What the request to this path with this body is charged; nothing where it is for no model. `text_tokens` is what a tokenizer
-   * counted in its texts.
+   * The charge of the request to this path with this body. Nothing if it is not for a model. `text_tokens` is the count of a tokenizer
+   * for its texts.
    */
   estimate(path: string, body: Uint8Array, textTokens?: number | undefined | null): TokenEstimate | null
-  /** What a call has cost, as far as its response says; nothing where it says nothing and was served. */
+  /** The actual cost of a call, from its response. Nothing if the response has no usage and the call was served. */
   settle(estimate: TokenEstimate, response: UsageReader, status: number): Tokens | null
 }
 
-/** Reads what was used out of a response that comes in chunks. */
+/** Reads the usage out of a response that comes in chunks. */
 export declare class UsageReader {
   /** A reader of another response. */
   static empty(): UsageReader
@@ -211,13 +235,13 @@ export declare const ALGORITHM_COUNT: number
 /** The names of the algorithms, in the order of their numbers in answers. */
 export declare function algorithms(): Array<string>
 
-/** How one limit is announced. */
+/** The announcement of one limit. */
 export interface Announced {
   /** Its name, as problems have it. */
   name: string
-  /** What its item of `RateLimit` has before the units that are left. */
+  /** The part of its item of `RateLimit` before the units that are left. */
   beforeLeft: string
-  /** What that item has between them and the seconds until there are more, of a limit that says so. */
+  /** The part of that item between these units and the seconds until there are more, if the limit announces them. */
   beforeMore?: string
 }
 
@@ -232,23 +256,23 @@ export interface Announcement {
 /** The key of an anonymous client. */
 export declare function anonymous(client: string): string
 
-/** Where the numbers of an answer stand in its record. */
+/** The places of the numbers of an answer in its record. */
 export declare const enum AnswerField {
   /** The ticket of the call. */
   Ticket = 0,
-  /** What the answer is, its flags and its counts. The numbers of a Decision begin here: see [`DecisionField`]. */
+  /** The kind of the answer, its flags and its counts. The numbers of a Decision begin here: see [`DecisionField`]. */
   Header = 1,
-  /** For an attachment its number; for a group the index of the entry whose Decision stands for the group. */
+  /** For an attachment, its number. For a group, the index of the entry with the Decision for the whole group. */
   Value = 2,
 }
 
-/** What an answer is: the bits of its header in [`Header::KindMask`]. */
+/** The kind of an answer: the bits of its header in [`Header::KindMask`]. */
 export declare const enum AnswerKind {
   /** A Decision. */
   Decision = 0,
   /** The Decision of `checkAll`: the records of its entries follow. */
   Group = 1,
-  /** A call that only had to be done is done. */
+  /** A call without a result is done. */
   Nothing = 2,
   /** An attachment: an error. */
   Error = 3,
@@ -256,7 +280,7 @@ export declare const enum AnswerKind {
   Hold = 4,
   /** An attachment: the attempts of a journal. */
   Attempts = 5,
-  /** An attachment: the keys with other numbers than their policy. */
+  /** An attachment: the keys with overrides. */
   Overrides = 6,
   /** The wait of a refused job: its value is microseconds. */
   Wait = 7,
@@ -273,7 +297,7 @@ export declare const enum AnswerKind {
 export interface Attempt {
   /** When, in milliseconds since 1970. */
   at: number
-  /** Whether it was allowed. */
+  /** True if it was allowed. */
   allowed: boolean
   /** The units that were asked for. */
   cost: number
@@ -297,13 +321,13 @@ export interface CallEntries {
   priorities: Array<string | undefined | null>
 }
 
-/** Where the numbers of one call stand in `calls`. */
+/** The places of the numbers of one call in `calls`. */
 export declare const enum CallField {
-  /** Names the call; its answer has the same ticket. */
+  /** Names the call. Its answer has the same ticket. */
   Ticket = 0,
   /** The number of the policy. */
   Policy = 1,
-  /** What to do: a [`CallKind`]. */
+  /** The operation: a [`CallKind`]. */
   Kind = 2,
   /** The cost. */
   Cost = 3,
@@ -325,7 +349,7 @@ export declare const enum CallKind {
   Refund = 3,
   /** A partial check: consumes what there is, up to the cost. */
   Take = 4,
-  /** `acquire` of a store in memory, where that need not wait. Else nothing is done, and a task has to wait. */
+  /** `acquire` of a store in memory, if it does not have to wait. Otherwise nothing is done, and a task has to wait. */
   Acquire = 5,
 }
 
@@ -335,7 +359,7 @@ export declare function clientIp(trusted: Array<string> | number, prefix?: numbe
 /** Every code. A test compares them with the classes of the TypeScript side. */
 export declare function codes(): Array<string>
 
-/** What the layers have counted since the limiter was made; for `memory://` what is about a shared store is zero. */
+/** The counts of the layers since the limiter was made. For `memory://`, the counts of a shared store are zero. */
 export interface Counters {
   /** Operations that were sent to a shared store. */
   asked: number
@@ -369,17 +393,17 @@ export interface Counters {
   holdsLost: number
 }
 
-/** Where the numbers of a Decision stand, counted from its header. Times are in microseconds. */
+/** The places of the numbers of a Decision, counted from its header. Times are in microseconds. */
 export declare const enum DecisionField {
   /** The header of the record. */
   Header = 0,
   /** The capacity of the limit that binds. */
   Limit = 1,
-  /** What is left of it. */
+  /** The units that are left of it. */
   Remaining = 2,
-  /** How long to wait; [`Special::Never`] when waiting does not help. */
+  /** The time to wait. [`Special::Never`] if waiting does not help. */
   RetryAfter = 3,
-  /** How long until the limit is as if unused. */
+  /** The time until the limit is as if it were unused. */
   ResetAfter = 4,
   /** The moment since 1970 at which it is as if unused. */
   ResetAt = 5,
@@ -391,18 +415,18 @@ export declare const enum DecisionField {
   DeniedFor = 8,
   /** The store's time of the answer. */
   At = 9,
-  /** How long until the same check is admitted again; [`Special::Never`] when waiting does not help. */
+  /** The time until the same check is admitted again. [`Special::Never`] if waiting does not help. */
   NextAfter = 10,
   /**
-   * The whole seconds until the limit that binds admits more units than now; [`Special::Never`] where the fields of a response do not
-   * say it.
+   * The whole seconds until the limit that binds admits more units than now. [`Special::Never`] if the fields of a response do not
+   * have it.
    */
   MoreAfter = 11,
-  /** What else a settle has to know: see [`charge_mark`](tidegate::host::charge_mark). */
+  /** A further number for a settle: see [`charge_mark`](tidegate::host::charge_mark). */
   Charge = 12,
   /**
-   * Of a denial the generation that it is of: it may be repeated while that is the current one, see [`DENIAL_GENERATIONS`]. Of an
-   * admitted call the number of calls of its key that were counted with it, and 1 more; 0 where nothing is learned of the key.
+   * For a denial, its generation: it may be repeated while that is the current one, see [`DENIAL_GENERATIONS`]. For an
+   * admitted call, the number of calls of its key that were counted with it, and 1 more. 0 if nothing is learned about the key.
    */
   Generation = 13,
   /** How long before the answer's time its units were charged: see [`turn_length`](tidegate::host::turn_length). */
@@ -421,13 +445,13 @@ export declare const enum DecisionFlag {
   Exceeded = 64,
   /** The policy has one limit, which names no unit, and the Decision says everything about it. */
   Simple = 128,
-  /** It is denied because the store is missing. */
+  /** It is denied because the store failed. */
   Unavailable = 4096,
   /** It is denied by a block that follows repeated denials. */
   Abnormal = 8192,
-  /** Its key has other numbers than its policy. */
+  /** Its key has an override. */
   Overridden = 16384,
-  /** It says what the other side of an outgoing call said. */
+  /** A limit that a service reported gave the answer to an outgoing call. */
   Learned = 32768,
 }
 
@@ -435,15 +459,15 @@ export declare const enum DecisionFlag {
 export interface DeclaredOption {
   /** Its name in JavaScript. */
   name: string
-  /** What it takes: a name of the core's `ArgumentKind`. */
+  /** The kind of its value: a name of the core's `ArgumentKind`. */
   kind: string
-  /** What `typeof` says of its values, where that is all that is checked here. */
+  /** The result of `typeof` for its values, if no more is checked here. */
   types: Array<string>
   /** The words of a choice. */
   words: Array<string>
 }
 
-/** Every option, by what has it. */
+/** Every option, by the thing that has it. */
 export declare function declaredOptions(): Record<string, Array<DeclaredOption>>
 
 /** A denial, as TypeScript shows it. */
@@ -482,12 +506,14 @@ export declare function didYouMean(given: string, names: Array<string>): string
 export interface ErrorValue {
   /** The stable code. */
   code: string
-  /** What is wrong, in one sentence. */
+  /** The problem, in one sentence. */
   message: string
-  /** Where it was found, for notations and policy files. */
+  /** The place of the problem, for notations and policy files. */
   place?: SourceLocation
-  /** Whether the call certainly did not run. */
+  /** True if the call certainly did not run. */
   didNotRun: boolean
+  /** The number of the error of an application's store that caused it. */
+  cause?: number
 }
 
 /**
@@ -496,10 +522,13 @@ export interface ErrorValue {
  */
 export declare const FIRST_TASK_TICKET: number
 
+/** A number, or numbers by the names of units. */
+export type GivenCost = number | Record<string, number>
+
 /** A digest to use as a key instead of a secret. */
 export declare function hashed(secret: string): string
 
-/** Where the parts of a header are. */
+/** The places of the parts of a header. */
 export declare const enum Header {
   /** The first bit of the number of the source of a Decision: 4 bits, as in [`Header::KindMask`]. */
   SourceShift = 8,
@@ -509,34 +538,34 @@ export declare const enum Header {
   CountShift = 16,
 }
 
-/** Why that word is not a choice of fields; nothing if it is one. */
+/** The reason why that word is not a choice of fields. Nothing if it is one. */
 export declare function headerChoice(word: string): ErrorValue | null
 
-/** The policy of calls that nothing limits but what responses say. */
+/** The policy of calls that only the limits in responses limit. */
 export declare function learnedPolicy(): Policy | ErrorValue
 
 /** Makes a limit. */
 export declare function limit(spec: LimitSpec): Limit | ErrorValue
 
-/** Where the numbers of a limit stand. */
+/** The places of the numbers of a limit. */
 export declare const enum LimitField {
   /** Period in microseconds times [`ALGORITHM_COUNT`], plus the number of the algorithm. */
   Kind = 0,
   /** The capacity. */
   Limit = 1,
-  /** What is left. */
+  /** The units that are left. */
   Remaining = 2,
-  /** How long to wait; [`Special::Never`] when waiting does not help. */
+  /** The time to wait. [`Special::Never`] if waiting does not help. */
   RetryAfter = 3,
-  /** How long until the limit is as if unused. */
+  /** The time until the limit is as if it were unused. */
   ResetAfter = 4,
   /** Its [`LimitFlag`]s. */
   Flags = 5,
-  /** How long until it admits the same cost again; [`Special::Never`] when waiting does not help. */
+  /** The time until it admits the same cost again. [`Special::Never`] if waiting does not help. */
   NextAfter = 6,
   /** Units that are used beyond it. */
   Over = 7,
-  /** The units of it that were asked for. */
+  /** The units of it that the call asked for. */
   Cost = 8,
   /** How many numbers a limit has. */
   Length = 9,
@@ -558,7 +587,7 @@ export interface LimitProperties {
   algorithm: string
   /** Units per period. */
   count: number
-  /** The period; the ttl of the holds for `concurrency`. */
+  /** The period. For `concurrency`, the ttl of holds. */
   periodMs: number
   /** The burst, if one was given. */
   burst?: number
@@ -568,11 +597,11 @@ export interface LimitProperties {
   initial?: number
   /** The granules of a sliding window. */
   precision?: number
-  /** What it counts, where it names it. */
+  /** The unit that it counts, if it has one. */
   unit?: string
-  /** Where a window of a calendar begins, where it is another moment than the one of every period. */
+  /** The moment at which a calendar window begins, if it is not the beginning of the period. */
   from?: string
-  /** The time zone of a calendar, where it is another one than UTC. */
+  /** The time zone of a calendar, if it is not UTC. */
   in?: string
   /** The notation. */
   notation: string
@@ -586,15 +615,15 @@ export interface LimitSpec {
   count: number
   /** Milliseconds, or a text such as `10m`. */
   period?: number | string
-  /** How many units it admits at once. */
+  /** The most units that it admits at once. */
   burst?: number
   /** The tokens it starts with. */
   initial?: number
   /** Granules of a sliding window. */
   precision?: number
-  /** The name of what it counts. */
+  /** The name of the unit that it counts. */
   unit?: string
-  /** Where a window of a calendar begins. */
+  /** The moment at which a calendar window begins. */
   from?: string
   /** The time zone of a calendar. */
   in?: string
@@ -612,7 +641,7 @@ export declare function metrics(): string
 /** The key of a name that its owner may have chosen. */
 export declare function named(name: string): string
 
-/** What a response says of one limit, or how long it tells to wait. */
+/** One limit that a response reports, or a wait that it asks for. */
 export interface Observation {
   /** The name that the response gives the limit. */
   name?: string
@@ -620,7 +649,7 @@ export interface Observation {
   limit?: number
   /** The length of time for which the count holds. */
   windowMs?: number
-  /** What the limit counts. */
+  /** The unit that the limit counts. */
   unit?: string
   /** The units that are left. */
   remaining?: number
@@ -628,20 +657,20 @@ export interface Observation {
   resetAfterMs?: number
   /** The time until the request may be made again. */
   retryAfterMs?: number
-  /** Whom that wait concerns. */
+  /** The scope of that wait: the key, or all calls. */
   scope?: string
 }
 
-/** What an OpenAPI document says of the response of a refused request, as JSON, where the fields are this choice. */
+/** The description of a refusal for an OpenAPI document, as JSON, with this choice of fields. */
 export declare function openapiResponse(headers: string): string
 
-/** A key that has other numbers than its policy. */
+/** A key with an override. */
 export interface OverriddenKey {
   /** The key. */
   key: string
   /** Its limits as a notation, or `none`. */
   limits: string
-  /** When it has the numbers of its policy again, in milliseconds since 1970. */
+  /** The moment at which the override ends, in milliseconds since 1970. */
   expiresAt?: number
 }
 
@@ -657,11 +686,11 @@ export declare function problemMediaType(): string
 /** Reads a response that came at that time. Names and values of fields take turns. */
 export declare function readResponse(fields: Array<string>, nowMs: number, status?: number | undefined | null, body?: Uint8Array | undefined | null, longestMs?: number | undefined | null): ReadResponse | ErrorValue
 
-/** What a response says. */
+/** The limits that a response reports. */
 export interface ReadResponse {
   /** An Observation for each limit. */
   observations: Array<Observation>
-  /** The number of values that were not believed. */
+  /** The number of impossible values, which are ignored. */
   ignored: number
   /** The time until the call may be made again, if it may. */
   retryWaitMs?: number
@@ -675,11 +704,11 @@ export interface ResolvedPolicy {
   id: number
   /** Its name. */
   name: string
-  /** Whether it has units that are held and given back. */
+  /** True if it has units that are held and given back. */
   holds: boolean
-  /** What each limit counts, an empty text where it names nothing; missing where none does. */
+  /** The unit of each limit, or an empty text for a limit without one. Missing if no limit has a unit. */
   units?: Array<string>
-  /** The classes of calls for which a part stays free; missing where there are none. */
+  /** The classes of calls for which a part stays free. Missing if there are none. */
   classes?: Array<string>
   /** How HTTP announces it, if it does. */
   announcement?: Announcement
@@ -687,8 +716,15 @@ export interface ResolvedPolicy {
   bytes: number
 }
 
-/** Runs the command with these arguments, of which the first is its name; returns its exit code. */
+/** Runs the command with these arguments, which begin with its name. Returns the exit code. */
 export declare function runCommand(arguments: Array<string>): number
+
+/** An entry that was charged. */
+export interface SettledEntry {
+  policy: number
+  given: string
+  namesCost: boolean
+}
 
 /** A position in a text or a file. Lines and columns count from 1. */
 export interface SourceLocation {
@@ -703,14 +739,14 @@ export interface SourceLocation {
 /** The names of the sources, in the order of their numbers. */
 export declare function sources(): Array<string>
 
-/** A regular expression for the names, in lower case, of the fields that say something. */
+/** A regular expression for the names, in lower case, of the fields that report limits. */
 export declare function speakingFields(): string
 
 /** Numbers that stand for something else. */
 export declare const enum Special {
   /** A wait that never ends. */
   Never = -1,
-  /** What a crossing returns instead of a count when the answers do not fit into `answers`: `overflow` has them. */
+  /** The result of a crossing if the answers do not fit into `answers`. `overflow` has them. */
   TooMany = -2,
 }
 
@@ -720,13 +756,47 @@ export interface StoreChange {
   store: string
   /** `lost`, `refusing` or `back`. */
   state: string
-  /** What happened and why, in one sentence. */
+  /** The event and its cause, in one sentence. */
   message: string
   /** When it was lost, in milliseconds since 1970. */
   since: number
 }
 
-/** What a task about one key does. It crosses alone. */
+/** A change of a key. */
+export interface StoredChange {
+  /** The key. */
+  key: Uint8Array
+  /** The version that it replaces. */
+  version?: Uint8Array
+  /** The new value. */
+  data?: Uint8Array
+  /** When it may be dropped, in milliseconds since 1970. */
+  expiresAt: number
+}
+
+/** A value in a store. The version is encoded. */
+export interface StoredValue {
+  /** Its version. */
+  version: Uint8Array
+  /** Its bytes. */
+  data: Uint8Array
+}
+
+/** A call of a method. It has the keys of `read`, the changes of `compareAndSwap`, or the prefix of `scan`. */
+export interface StoreQuestion {
+  /** Its number. */
+  id: number
+  /** Its keys. */
+  keys?: Array<Uint8Array>
+  /** Its changes. */
+  changes?: Array<StoredChange>
+  /** Its prefix. */
+  prefix?: Uint8Array
+  /** The milliseconds that are left. */
+  timeoutMs: number
+}
+
+/** The operation of a task about one key. It crosses alone. */
 export declare const enum TaskKind {
   /** Waits until a check is admitted. */
   Acquire = 0,
@@ -745,7 +815,7 @@ export declare const enum TaskKind {
 /** The texts of a request for a model, for a tokenizer. */
 export declare function textsOfRequest(path: string, body: Uint8Array): Array<string>
 
-/** Tokens of a call. What is missing is not known. */
+/** Tokens of a call. A missing number is not known. */
 export interface Tokens {
   /** The tokens that the model reads. */
   input?: number
@@ -753,12 +823,12 @@ export interface Tokens {
   output?: number
 }
 
-/** A limit that probably does not do what its author meant. */
+/** A limit that probably does not have the effect that its author meant. */
 export interface Warning {
   /** The policy's name. */
   policy: string
   /** Its position in the file. */
   place?: SourceLocation
-  /** What is suspicious, and what to do about it. */
+  /** The problem, and the change that solves it. */
   message: string
 }

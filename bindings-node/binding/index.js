@@ -840,6 +840,7 @@ module.exports.Clock = nativeBinding.Clock
 module.exports.Limit = nativeBinding.Limit
 module.exports.LimiterBuilder = nativeBinding.LimiterBuilder
 module.exports.NativeLimiter = nativeBinding.NativeLimiter
+module.exports.OwnStore = nativeBinding.OwnStore
 module.exports.Policy = nativeBinding.Policy
 module.exports.PolicyUse = nativeBinding.PolicyUse
 module.exports.TokenEstimate = nativeBinding.TokenEstimate

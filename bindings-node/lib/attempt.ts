@@ -21,7 +21,7 @@ export interface Attempt {
 export function encodedMeta(meta: string | Uint8Array): Uint8Array {
   if (typeof meta === 'string') checkText(meta, 'meta');
   const bytes = typeof meta === 'string' ? encoder.encode(meta) : meta;
-  if (!(bytes instanceof Uint8Array)) throw new ConfigError(`meta cannot be ${describe(meta)}: give text or bytes`);
+  if (!(bytes instanceof Uint8Array)) throw new ConfigError(`meta must be text or bytes, not ${describe(meta)}`);
   return bytes;
 }
 

@@ -54,10 +54,10 @@ export function limited<T = any, R = any, N extends string = string>(
   const { limiter, policy, key, cost = 1, priority, prefix = 'job:', onWait } = checkOptions(options, OPTIONS, WHERE);
   checkTarget({ limiter, prefix }, WHERE);
   if (typeof processor !== 'function') {
-    throw new ConfigError(`${WHERE}: a processor cannot be ${describe(processor)}: give a function of a job`);
+    throw new ConfigError(`${WHERE}: a processor must be a function of a job, not ${describe(processor)}`);
   }
   if (onWait !== undefined && typeof onWait !== 'function') {
-    throw new ConfigError(`${WHERE}: the option onWait is ${describe(onWait)}: it must be a function`);
+    throw new ConfigError(`${WHERE}: the option onWait must be a function, not ${describe(onWait)}`);
   }
   checkMade(key ?? '', cost, priority);
   const target = unwrapped(limiter);

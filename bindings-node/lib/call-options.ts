@@ -12,17 +12,18 @@ import type { PolicyLike, PolicyRef } from './policy.js';
 export interface CheckOptions {
   // options: check
   /**
-   * The units of the call: a number, or numbers by the names of units for limits that name what they count. Default: 1.
+   * The units of the call: a number, or numbers by the names of units, for limits with units such as tokens. Default:
+   * 1.
    */
   cost?: Cost | undefined;
-  /** Metadata that the journal remembers. */
+  /** Metadata that the journal keeps with the attempt. */
   meta?: string | Uint8Array | undefined;
   /**
-   * Takes as many units as there are, up to the cost: `granted` says how many. It is denied where there are none.
-   * Default: false.
+   * Take the units that are left, up to the cost. `granted` is their number. Without any, the check is denied. Default:
+   * false.
    */
   partial?: boolean | undefined;
-  /** The class of the call, one of the policy's `priorities`: it leaves a part of each limit free. */
+  /** The class of the call, one of the policy's `priorities`. The call leaves the part of its class free. */
   priority?: string | undefined;
   // options end
 }
@@ -31,7 +32,8 @@ export interface CheckOptions {
 export interface CostOptions {
   // options: refund
   /**
-   * The units of the call: a number, or numbers by the names of units for limits that name what they count. Default: 1.
+   * The units of the call: a number, or numbers by the names of units, for limits with units such as tokens. Default:
+   * 1.
    */
   cost?: Cost | undefined;
   // options end
@@ -41,10 +43,11 @@ export interface CostOptions {
 export interface PeekOptions {
   // options: peek
   /**
-   * The units of the call: a number, or numbers by the names of units for limits that name what they count. Default: 1.
+   * The units of the call: a number, or numbers by the names of units, for limits with units such as tokens. Default:
+   * 1.
    */
   cost?: Cost | undefined;
-  /** The class of the call, one of the policy's `priorities`: it leaves a part of each limit free. */
+  /** The class of the call, one of the policy's `priorities`. The call leaves the part of its class free. */
   priority?: string | undefined;
   // options end
 }
@@ -53,14 +56,15 @@ export interface PeekOptions {
 export interface AcquireOptions {
   // options: acquire
   /**
-   * The units of the call: a number, or numbers by the names of units for limits that name what they count. Default: 1.
+   * The units of the call: a number, or numbers by the names of units, for limits with units such as tokens. Default:
+   * 1.
    */
   cost?: Cost | undefined;
-  /** The longest to wait. Default: as long as it takes. */
+  /** The longest time to wait. Default: as long as it takes. */
   timeoutMs?: number | undefined;
-  /** Metadata that the journal remembers. */
+  /** Metadata that the journal keeps with the attempt. */
   meta?: string | Uint8Array | undefined;
-  /** The class of the call, one of the policy's `priorities`: it leaves a part of each limit free. */
+  /** The class of the call, one of the policy's `priorities`. The call leaves the part of its class free. */
   priority?: string | undefined;
   /** An `AbortSignal` that cancels the waiting: the call then rejects with the signal's reason. */
   signal?: CancelSignal | undefined;
@@ -71,7 +75,8 @@ export interface AcquireOptions {
 export interface ObserveOptions {
   // options: observe
   /**
-   * The Decision of the call that was answered: what was charged since then is counted beside what the response says.
+   * The Decision of the answered call. Tidegate then adds the units that were charged since to the usage in the
+   * response.
    */
   decision?: Decision | undefined;
   // options end
@@ -81,14 +86,15 @@ export interface ObserveOptions {
 export interface HoldOptions {
   // options: hold
   /**
-   * The units of the call: a number, or numbers by the names of units for limits that name what they count. Default: 1.
+   * The units of the call: a number, or numbers by the names of units, for limits with units such as tokens. Default:
+   * 1.
    */
   cost?: Cost | undefined;
-  /** The longest to wait for room; without end it waits for as long as it takes. Default: 0. */
+  /** The longest time to wait for room. Without an end, the call waits until there is room. Default: 0. */
   timeoutMs?: number | undefined;
-  /** The class of the call, one of the policy's `priorities`: it leaves a part of each limit free. */
+  /** The class of the call, one of the policy's `priorities`. The call leaves the part of its class free. */
   priority?: string | undefined;
-  /** Metadata that the journal remembers. */
+  /** Metadata that the journal keeps with the attempt. */
   meta?: string | Uint8Array | undefined;
   /** An `AbortSignal` that cancels the waiting: the call then rejects with the signal's reason. */
   signal?: CancelSignal | undefined;
@@ -98,7 +104,7 @@ export interface HoldOptions {
 /** The options of `override`. */
 export interface OverrideOptions {
   // options: override
-  /** For how long the key has the numbers. Default: until they are removed. */
+  /** The time until the override ends. Default: until they are removed. */
   ttlMs?: number | undefined;
   // options end
 }
@@ -145,15 +151,15 @@ export function checkedOptions<Options extends object>(call: string, given: Opti
     const value: unknown = options[name as keyof Options];
     if (value === undefined) continue;
     if (kind === 'Flag' && typeof value !== 'boolean') {
-      throw new ConfigError(`${name} cannot be ${describe(value)}: it must be true or false`);
+      throw new ConfigError(`${name} must be true or false, not ${describe(value)}`);
     }
     if (kind === 'Wait' && typeof value !== 'number') {
-      throw new ConfigError(`${name} cannot be ${describe(value)}: it must be a number of milliseconds`);
+      throw new ConfigError(`${name} must be a number of milliseconds, not ${describe(value)}`);
     }
     if (kind === 'Priority') checkPriority(value);
     if (kind === 'Signal') checkSignal(value as CancelSignal);
     if (kind === 'Decision' && !(value instanceof Decision)) {
-      throw new ConfigError(`${name} cannot be ${describe(value)}: it must be a Decision`);
+      throw new ConfigError(`${name} must be a Decision, not ${describe(value)}`);
     }
   }
   return options;
@@ -177,7 +183,7 @@ export function checkClass(priority: string, policyRefs: readonly PolicyRef[], w
     if (classes.includes(priority)) continue;
     const known = knownNames(priority, classes);
     throw new ConfigError(
-      `${where}: priority is ${describe(priority)}, which is no class of ${JSON.stringify(name)}: ${known}`,
+      `${where}: priority is ${describe(priority)}, which is not a class of ${JSON.stringify(name)}: ${known}`,
     );
   }
 }
@@ -192,7 +198,7 @@ export function holdArguments<T>(
 ): HoldOptions & { readonly run: HeldWork<T> | undefined } {
   const [work, options] = typeof first === 'function' ? [first, second] : [second, first];
   if (work !== undefined && typeof work !== 'function') {
-    throw new ConfigError(`hold cannot run ${describe(work)}: give a function, or nothing to get the Hold itself`);
+    throw new ConfigError(`hold must get a function, or nothing to return the Hold itself, not ${describe(work)}`);
   }
   if (options === undefined) return { run: work };
   return { ...checkedOptions('hold', options as HoldOptions), run: work };
@@ -207,7 +213,7 @@ export function checkEntriesOf(entries: Iterable<CheckEntry>, options: readonly 
   const shape = '[policy, key], [policy, key, cost] or {policy, key, cost, meta, priority}';
   const given: unknown = entries;
   if (typeof given !== 'object' || given === null || !(Symbol.iterator in given)) {
-    throw new ConfigError(`checkAll cannot take ${describe(given)}: give a list of entries ${shape}`);
+    throw new ConfigError(`checkAll must get a list of entries ${shape}, not ${describe(given)}`);
   }
   return Array.from(entries, (entry, index) => {
     const is = `entry ${index + 1} of checkAll`;
@@ -217,7 +223,7 @@ export function checkEntriesOf(entries: Iterable<CheckEntry>, options: readonly 
       return { policy, key, cost };
     }
     if (typeof entry !== 'object' || entry === null || !('policy' in entry)) {
-      throw new ConfigError(`${is} cannot be ${describe(entry)}: give ${shape}`);
+      throw new ConfigError(`${is} must be ${shape}, not ${describe(entry)}`);
     }
     const names = ['policy', 'key', 'cost', 'meta', 'priority'];
     const named = checkOptions(entry as NamedCheckEntry, names, is, COST_EXAMPLE);

@@ -40,6 +40,6 @@ export function checkSignal(signal: CancelSignal): void {
   const { aborted, addEventListener, removeEventListener } = (signal ?? {}) as Partial<CancelSignal>;
   const listens = typeof addEventListener === 'function' && typeof removeEventListener === 'function';
   if (typeof aborted !== 'boolean' || !listens) {
-    throw new ConfigError(`signal cannot be ${describe(signal)}: give an AbortSignal, as controller.signal is`);
+    throw new ConfigError(`signal must be an AbortSignal, such as controller.signal, not ${describe(signal)}`);
   }
 }

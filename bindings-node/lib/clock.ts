@@ -5,7 +5,7 @@ import { type binding, native } from './native.js';
 function checkedTime(ms: number, what: string): number {
   const micros = typeof ms === 'number' ? Math.round(ms * 1000) : -1;
   if (!(micros >= 0 && micros <= Number.MAX_SAFE_INTEGER / 2)) {
-    throw new ConfigError(`${what} cannot be ${describe(ms)}: it must be a number of milliseconds, not negative`);
+    throw new ConfigError(`${what} must be a number of milliseconds from 0 on, not ${describe(ms)}`);
   }
   return micros / 1000;
 }
@@ -40,7 +40,7 @@ export class ManualClock {
 
   /** Moves the clock forward. */
   advance(ms: number): void {
-    this.set(this.#now + checkedTime(ms, 'what a clock advances by'));
+    this.set(this.#now + checkedTime(ms, 'the time to advance a clock by'));
   }
 
   /** Sets the time. It may be earlier than before. */

@@ -34,20 +34,11 @@ export function isUnits(cost: unknown): cost is Units {
   return names.length > 0;
 }
 
-/** True for the name of the number for limits without a unit. Names ignore case. */
-export function isCostName(name: string): boolean {
-  return isSame(name, 'cost');
-}
-
-/** Returns the number for limits without a unit, if a map has one. */
-function costIn(units: Units): number | undefined {
-  const name = Object.hasOwn(units, 'cost') ? 'cost' : Object.keys(units).find(isCostName);
-  return name === undefined ? undefined : units[name];
-}
-
 /** Returns the number for limits without a unit, which is the `cost` of a Decision. */
 export function numberOf(cost: Cost): number {
-  return typeof cost === 'number' ? cost : (costIn(cost) ?? 1);
+  if (typeof cost === 'number') return cost;
+  const name = Object.keys(cost).find((name) => isSame(name, 'cost'));
+  return name === undefined ? 1 : (cost[name] as number);
 }
 
 /** Returns the map, or undefined for a number. */
@@ -64,34 +55,6 @@ export function checkedCost(cost: unknown): Cost {
 /** Returns the names that a policy counts, with `cost` if a limit names no unit. */
 export function countedBy({ units }: PolicyRef): ReadonlySet<string> {
   return new Set(units === undefined ? ['cost'] : units.map((name) => name || 'cost'));
-}
-
-const NO_COST: Units = Object.freeze({ cost: 0 });
-
-function counts(counted: ReadonlySet<string>, name: string): boolean {
-  return counted.has(name) || counted.has(name.toLowerCase());
-}
-
-/**
- * Returns the part of a shared cost for one policy. From a map these are the units that the policy counts. If it counts none of
- * them, the result is `undefined`, and the call takes one unit.
- */
-export function shareOf(cost: Cost, policyRef: PolicyRef): Cost | undefined {
-  if (typeof cost === 'number') return cost;
-  // A plain number is checked faster. A 0 becomes a map, which takes nothing.
-  if (policyRef.units === undefined) return costIn(cost) === 0 ? NO_COST : costIn(cost);
-  const counted = countedBy(policyRef);
-  const share = Object.entries(cost).filter(([name]) => counts(counted, name));
-  return share.length === 0 ? undefined : Object.fromEntries(share);
-}
-
-/** Returns the error text for a map with a unit that none of these policies counts. */
-export function uncounted(cost: Cost, policyRefs: readonly PolicyRef[]): string | undefined {
-  if (typeof cost === 'number') return undefined;
-  const counted = new Set(policyRefs.flatMap((policyRef) => [...countedBy(policyRef)]));
-  const unknown = Object.keys(cost).find((name) => !counts(counted, name));
-  if (unknown === undefined) return undefined;
-  return `cost names ${describe(unknown)}, which no policy counts: they count ${[...counted].join(', ')}`;
 }
 
 /** A function of a request that returns a cost in the units of its policy. */

@@ -27,6 +27,21 @@ export interface ErrorValue {
   place?: SourceLocation;
   /** True if the call certainly did not run. */
   didNotRun: boolean;
+  /** The number of the error of a store of your own. */
+  cause?: number | undefined;
+}
+
+/** The newest errors of stores of applications, by number. */
+const CAUSES = new Map<number, unknown>();
+const MAX_CAUSES = 100;
+let lastCause = 0;
+
+/** Keeps an error as the cause of one that comes back from the core. Returns its number. */
+export function rememberCause(error: unknown): number {
+  lastCause = (lastCause + 1) % 2 ** 31;
+  CAUSES.set(lastCause, error);
+  if (CAUSES.size > MAX_CAUSES) CAUSES.delete(CAUSES.keys().next().value as number);
+  return lastCause;
 }
 
 /** The errors of calls that certainly did not run. */
@@ -154,21 +169,21 @@ export function checkConstant(given: string | Uint8Array, what: 'a key' | 'meta'
 
 /** Returns the error for a value that cannot be a key, such as a text that is not well-formed. */
 export function invalidKey(key: unknown): KeyInvalid {
-  if (typeof key !== 'string') return new KeyInvalid(`a key cannot be ${describe(key)}: it must be a string`);
+  if (typeof key !== 'string') return new KeyInvalid(`a key must be a string, not ${describe(key)}`);
   return new KeyInvalid('a key holds half a surrogate pair: it must be well-formed text');
 }
 
 /** Returns the error for a value that cannot be a cost. */
 export function invalidCost(cost: unknown): CostError {
   return new CostError(
-    `a cost cannot be ${describe(cost)}: it must be a whole number from 1 to 2^53 - 1, or an object of such numbers by the names of units`,
+    `a cost must be a whole number from 1 to 2^53 - 1, or an object of such numbers by the names of units, not ${describe(cost)}`,
   );
 }
 
 /** Returns the error for a value that cannot be a number of units. */
 export function unitError(name: string, value: unknown): CostError {
   return new CostError(
-    `the cost of ${shortened(name)} cannot be ${typeof value === 'string' ? 'a string' : describe(value)}: it must be a whole number from 0 to 2^53 - 1`,
+    `the cost of ${shortened(name)} must be a whole number from 0 to 2^53 - 1, not ${typeof value === 'string' ? 'a string' : describe(value)}`,
   );
 }
 
@@ -229,5 +244,6 @@ export function thrown(error: ErrorValue): TidegateError {
   const { message, place } = error;
   const made = Known === undefined ? new TidegateError(message, code) : new Known(message, code, place);
   if (error.didNotRun) OF_NO_RUN.add(made);
+  if (error.cause !== undefined && CAUSES.has(error.cause)) made.cause = CAUSES.get(error.cause);
   return made;
 }

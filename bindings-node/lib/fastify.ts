@@ -86,7 +86,7 @@ interface OlderRequest {
 const plugin: FastifyPluginAsync<FastifyRateLimitOptions> = async (app, given) => {
   const { hook = 'onRequest', ...options } = checkLayer(given, adapter.name, ['hook']);
   if (!HOOKS.includes(hook)) {
-    throw new ConfigError(`tidegate/fastify: hook cannot be ${describe(hook)}: use one of ${HOOKS.join(', ')}`);
+    throw new ConfigError(`tidegate/fastify: hook must be one of ${HOOKS.join(', ')}, not ${describe(hook)}`);
   }
   const registration = new FastifyRegistration(app, options);
   if (!app.hasRequestDecorator('rateLimit')) app.decorateRequest('rateLimit', null);

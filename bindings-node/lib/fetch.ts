@@ -61,7 +61,7 @@ export function pacedFetch(options: PacedFetchOptions): WebFetch {
   const calls = new OutgoingCalls(options, WHERE, ['fetch']);
   const { fetch = globalThis.fetch } = options;
   if (typeof fetch !== 'function') {
-    throw new ConfigError(`${WHERE}: the option fetch is ${describe(fetch)}: it must be a function`);
+    throw new ConfigError(`${WHERE}: the option fetch must be a function, not ${describe(fetch)}`);
   }
   const paced = async (input: FetchInput, init?: RequestInit): Promise<Response> => {
     let hop = Hop.first(fetch, input, init);
@@ -173,7 +173,8 @@ class Hop implements Exchange<FetchAnswer> {
     const location = REDIRECTS.has(status) && this.#follows ? answer.headers.get('location') : null;
     if (location === null) return undefined;
     const address = Buffer.from(location, 'latin1').toString();
-    if (!URL.canParse(address, this.href)) throw failed(`the location of a redirect is no URL: ${describe(address)}`);
+    if (!URL.canParse(address, this.href))
+      throw failed(`the location of a redirect is not a URL: ${describe(address)}`);
     const url = new URL(address, this.#url);
     if (url.protocol !== 'http:' && url.protocol !== 'https:') throw failed(`a redirect leads to ${url.protocol}`);
     if (redirects >= MAX_REDIRECTS) throw failed(`there are more than ${MAX_REDIRECTS} redirects`);

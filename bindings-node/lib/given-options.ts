@@ -50,7 +50,7 @@ export function checkType(
     return;
   }
   if (!types.includes(typeof value)) {
-    throw new Kind(`${name} cannot be ${describe(value)}: it must be a ${types.join(' or a ')}`);
+    throw new Kind(`${name} must be a ${types.join(' or a ')}, not ${describe(value)}`);
   }
   if (typeof value === 'string') checkText(value, name, Kind);
 }

@@ -5,50 +5,56 @@ import { type binding, native, throwIfFailed } from './native.js';
 import { type Limit, nativePolicyOf, type OnStoreError, Policy, type PolicyOptions } from './policy.js';
 import { Rollout, urlsOf } from './rollout.js';
 import type { Logger, StoreChange } from './store-changes.js';
+import { isStore, type KeyValueStore, ownStoreOf } from './stores.js';
 
 /** The options of a limiter. */
 export interface LimiterOptions<Name extends string = string> {
   // options: limiter
   /**
-   * Where usage is stored, as a URL: `memory://`, `file:///path`, `redis://`, `rediss://`, `redis+unix://`,
-   * `valkey://`, and others; a list of servers, sharded by key; or a `rollout` from one to another. Default:
-   * `memory://`.
+   * The URL of the store: `memory://`, `file:///path`, `redis://`, `rediss://`, `redis+unix://`, `valkey://` or
+   * another. You can also give a list of servers that share the keys, or a `rollout` from one store to another.
+   * Default: `memory://`.
    */
-  store?: string | readonly string[] | Rollout | undefined;
+  store?: string | readonly string[] | Rollout | KeyValueStore | undefined;
   /**
-   * Policies by name: a notation, a Policy, or limits with options as in a policy file. They stay when a policy file is
-   * reloaded.
+   * The policies by name: a notation, a Policy, or limits with options as in a policy file. A reload of the file keeps
+   * them.
    */
   policies?: Readonly<Record<Name, string | Policy | PolicyDescription>> | undefined;
-  /** What every key in Redis begins with. Default: `tg`. */
+  /** The beginning of every key in Redis. Give each application another one. Default: `tg`. */
   prefix?: string | undefined;
   /**
-   * A secret of at least 16 bytes for the digests in the names of Redis keys, so that a copy of the data does not tell
-   * whether a key that was guessed, such as an address, was used. All limiters that share limits need the same one.
+   * A secret of at least 16 bytes for the names of Redis keys. With it, no one can find out from a copy of the data if
+   * a guessed key, such as an address, was used. All limiters that share limits need the same secret.
    */
   keySecret?: string | Uint8Array | undefined;
   /** The longest time that a call may wait for the store. Default: 250 ms. */
   timeoutMs?: number | undefined;
-  /** What a check answers when the store fails: `raise`, `open`, `closed` or `local`. Default: `local`. */
+  /** The answer to a check when the store fails: `raise`, `open`, `closed` or `local`. Default: `local`. */
   onStoreError?: OnStoreError | undefined;
-  /** The longest time that a denial is repeated without asking the store; 0 turns it off. Default: 1,000 ms. */
+  /**
+   * The longest time for which a denial is repeated without a call to the store. 0 turns this off. Default: 1,000 ms.
+   */
   denyCacheMs?: number | undefined;
-  /** The most callers that wait, in `acquire` or for a hold. Beyond it a call is denied at once. Default: 10,000. */
+  /** The most callers that may wait in `acquire` or for a hold. A further call is denied at once. Default: 10,000. */
   maxWaiting?: number | undefined;
-  /** The most callers that wait for one policy and key. Default: 1,000. */
+  /** The most callers that may wait for one policy and key. Default: 1,000. */
   maxWaitingPerKey?: number | undefined;
-  /** Called once when a store is lost or refuses, and once when it is back. */
+  /**
+   * A function that Tidegate calls once when a store is lost or refuses calls, and once when it is back. The logger
+   * "tidegate" gets its exceptions.
+   */
   onChange?: ((change: StoreChange) => void) | undefined;
-  /** A clock for tests, whose time is used instead of the store's. */
+  /** A clock for tests. Its time replaces the time of the store. */
   clock?: ManualClock | undefined;
   /**
-   * Takes one line when a store is lost, refuses, or is back, and one for each warning about a policy file that is
-   * loaded; `console` is a logger. False turns it off. Default: warnings of the process.
+   * The logger, such as `console`. It gets a line when a store is lost, refuses calls or is back, and a line for each
+   * warning about a policy file. False turns it off. Default: warnings of the process.
    */
   logger?: Logger | false | undefined;
   /**
-   * Whether a refusal is logged, as a warning: its policy, its key, the limit that refused, the wait, and what
-   * answered. At most ten lines a second; the next line says how many refusals have none. Default: false.
+   * Log each refusal as a warning with the policy, the key, the limit that refused, the wait and the source of the
+   * answer. There are at most ten lines a second, and the next line counts the refusals in between. Default: false.
    */
   logRefusals?: boolean | undefined;
   // options end
@@ -74,7 +80,8 @@ function settingOf(
 /** No error message shows the secret. */
 function bytesOf(secret: unknown): Uint8Array {
   if (secret instanceof Uint8Array) return secret;
-  if (typeof secret !== 'string') throw new ConfigError('keySecret is no secret: it must be a text or a Uint8Array');
+  if (typeof secret !== 'string')
+    throw new ConfigError('keySecret must be a text or a Uint8Array of at least 16 bytes');
   return new TextEncoder().encode(checkText(secret, 'keySecret'));
 }
 
@@ -88,9 +95,10 @@ export function builderOf(given: LimiterOptions, file: string | undefined): bind
   const builder = native.LimiterBuilder.create();
   if (file !== undefined) throwIfFailed(builder.file(checkText(file, 'the path of a policy file', PolicyError)));
   if (store instanceof Rollout) throwIfFailed(builder.rollout(...urlsOf(store), store.percent));
+  else if (isStore(store)) builder.ownStore(ownStoreOf(store));
   else if (store !== undefined) throwIfFailed(builder.store(urlsIn(store)));
   if (policies !== undefined && !isRecord(policies)) {
-    throw new ConfigError(`policies cannot be ${describe(policies)}: give an object with policies by name`);
+    throw new ConfigError(`policies must be an object with policies by name, not ${describe(policies)}`);
   }
   for (const [name, policy] of Object.entries(policies ?? {})) {
     checkText(name, 'the name of a policy', PolicyError);
@@ -100,8 +108,7 @@ export function builderOf(given: LimiterOptions, file: string | undefined): bind
     if (value !== undefined) throwIfFailed(builder.set(name, value));
   }
   if (clock !== undefined) {
-    if (!(clock instanceof ManualClock))
-      throw new ConfigError(`clock cannot be ${describe(clock)}: give a ManualClock`);
+    if (!(clock instanceof ManualClock)) throw new ConfigError(`clock must be a ManualClock, not ${describe(clock)}`);
     builder.clock(nativeClockOf(clock));
   }
   return builder;
@@ -121,7 +128,7 @@ export function policyNamed(name: string, policy: string | Policy | PolicyDescri
     throw error instanceof PolicyError ? new PolicyError(`${is}: ${error.message}`, error.code, error.place) : error;
   }
   throw new PolicyError(
-    `${is} cannot be ${describe(policy)}: give a notation, a Policy, or an object with limits and options`,
+    `${is} must be a notation, a Policy, or an object with limits and options, not ${describe(policy)}`,
   );
 }
 
@@ -129,6 +136,8 @@ function urlsIn(store: string | readonly string[]): string[] {
   const all: readonly unknown[] = Array.isArray(store) ? store : [store];
   return all.map((url) => {
     if (typeof url === 'string') return checkText(url, 'a store URL');
-    throw new ConfigError(`store cannot be ${describe(url)}: give a URL, a list of URLs, or a rollout`);
+    throw new ConfigError(
+      `store must be a URL, a list of URLs, a rollout, or a KeyValueStore of tidegate/stores, not ${describe(url)}`,
+    );
   });
 }

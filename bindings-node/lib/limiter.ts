@@ -13,7 +13,7 @@ import type {
   PeekOptions,
 } from './call-options.js';
 import { checkClass, checkEntriesOf, checkedOptions, holdArguments, onlyCost } from './call-options.js';
-import { type Cost, checkedCost, isUnits, numberOf, unitsOf } from './cost.js';
+import { type Cost, checkedCost, isUnits, numberOf, type Units, unitsOf } from './cost.js';
 import { Decision, numbersOf, policyRefOf } from './decision.js';
 import type { DenyCache } from './deny-cache.js';
 import { ConfigError, checkConstant, describe, invalidCost, invalidKey } from './errors.js';
@@ -26,7 +26,7 @@ import { type OverrideLike, overrideText, type Policy, type PolicyLike, type Pol
 import { PolicyRefs } from './policy-refs.js';
 import { type Observation, observationsOf } from './response-reading.js';
 import { checkPercent } from './rollout.js';
-import { type ActualCost, claimed, settleEach, withNamedCosts } from './settled.js';
+import { type ActualCost, givenCosts, namesCost, settleable, settleEach, withNamedCosts } from './settled.js';
 import type { Counters, MetricValue, Stats } from './stats.js';
 import { StoreChangeReporter } from './store-changes.js';
 import type { CallTarget } from './tasks.js';
@@ -66,6 +66,13 @@ export let partsIn: (limiter: Limiter) => LimiterParts;
 
 /** Throws if no call of a resolved policy can have this cost. */
 export let checkCostIn: (limiter: Limiter, policyRef: PolicyRef, cost: Cost) => void;
+
+/** Returns the share of each policy in a cost by units. A policy that counts none of the units has none. */
+export let sharedCostIn: (
+  limiter: Limiter,
+  policyRefs: readonly PolicyRef[],
+  units: Units,
+) => (Cost | null | undefined)[];
 
 /** Registers that `user` uses a policy, so that `reload` does not drop it. Errors call the user `by`. */
 export let usePolicyIn: (limiter: Limiter, policy: PolicyLike, by: string, user: object) => void;
@@ -136,7 +143,8 @@ export class Limiter<Name extends string = string> {
 
   /** Makes the limiter that a policy file describes, with its policies, and its store and prefix unless you give others. */
   static async fromFile(path: string, options: LimiterOptions = {}): Promise<Limiter> {
-    if (typeof path !== 'string') throw new ConfigError(`a policy file cannot be ${describe(path)}: give its path`);
+    if (typeof path !== 'string')
+      throw new ConfigError(`the path of a policy file must be a text, not ${describe(path)}`);
     fileOfNext = path;
     try {
       return new Limiter(options);
@@ -230,7 +238,19 @@ export class Limiter<Name extends string = string> {
       const policyRef = this.#policyRefs.of(known.given);
       return this.#transport.settle(policyRef, entry, policyRef !== known, cost);
     };
-    await settleEach(claimed(decision, actualCost, this.#policyRefs.identity), settle);
+    const entries = settleable(decision, this.#policyRefs.identity);
+    await settleEach(entries, this.#costsOf(entries, actualCost), settle);
+  }
+
+  #costsOf(entries: readonly Decision[], actual: ActualCost): readonly (Cost | null | undefined)[] {
+    const [costs, names, isOne] = givenCosts(entries, actual);
+    if (entries.length === 1 && costs.length === 1 && typeof costs[0] === 'number' && names === undefined) return costs;
+    const charged = entries.map((entry) => {
+      const { given, name } = policyRefOf(entry);
+      const policy = this.#policyRefs.of(given).id;
+      return { policy, given: typeof given === 'string' ? given : name, namesCost: namesCost(entry) };
+    });
+    return unwrap(this.#transport.nativeLimiter.costsOfEntries(charged, costs, names, isOne));
   }
 
   /**
@@ -312,7 +332,7 @@ export class Limiter<Name extends string = string> {
   /** Denies the key for that many milliseconds, regardless of its usage. */
   async block(policy: PolicyLike<Name>, key: string, ms: number): Promise<void> {
     if (typeof ms !== 'number') {
-      throw new ConfigError(`a block cannot last ${describe(ms)}: give a number of milliseconds`);
+      throw new ConfigError(`the length of a block must be a number of milliseconds, not ${describe(ms)}`);
     }
     await this.#transport.tasks.about(TaskKind.Block, this.#target(policy, key), undefined, ms);
   }
@@ -471,6 +491,10 @@ export class Limiter<Name extends string = string> {
     };
     checkAllIn = (limiter, checks) => limiter.#transport.checkAll(limiter.#targets(checks));
     partsIn = (limiter) => limiter.#parts;
+    sharedCostIn = (limiter, policyRefs, units) => {
+      const ids = policyRefs.map(({ id }) => id);
+      return unwrap(limiter.#transport.nativeLimiter.sharedCost(ids, units));
+    };
     checkCostIn = (limiter, policyRef, cost) =>
       throwIfFailed(limiter.#transport.nativeLimiter.costError(policyRef.id, numberOf(cost), unitsOf(cost)));
   }
@@ -478,8 +502,9 @@ export class Limiter<Name extends string = string> {
 
 /** Throws if options of a place have a wrong limiter, or a prefix that is no text. */
 export function checkTarget({ limiter, prefix }: { limiter: unknown; prefix?: unknown }, where: string): void {
-  if (!(limiter instanceof Limiter)) throw new ConfigError(`${where}: the option limiter is no Limiter of tidegate`);
+  if (!(limiter instanceof Limiter))
+    throw new ConfigError(`${where}: the option limiter must be a Limiter of tidegate`);
   if (prefix !== undefined && typeof prefix !== 'string') {
-    throw new ConfigError(`${where}: the option prefix is ${describe(prefix)}: it must be a text`);
+    throw new ConfigError(`${where}: the option prefix must be a text, not ${describe(prefix)}`);
   }
 }

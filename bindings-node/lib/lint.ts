@@ -23,7 +23,7 @@ export function lint(source: LintSource): readonly LintWarning[] {
   if (source instanceof Policy) return source.lint();
   if (!isRecord(source)) {
     throw new ConfigError(
-      `lint cannot take ${describe(source)}: give the path of a policy file, a notation, a Policy, or policies by name`,
+      `lint must get the path of a policy file, a notation, a Policy, or policies by name, not ${describe(source)}`,
     );
   }
   const names = Object.keys(source);

@@ -84,13 +84,13 @@ function preset(service: 'openai' | 'anthropic', usual: readonly LlmUnit[], give
   }
   const { tokenizer, units, output, defaultOutput, priority, learn = true } = options;
   if (typeof units === 'string' || units?.length === 0 || units?.some((unit) => !UNITS.includes(unit))) {
-    throw new ConfigError(`units cannot be ${describe(units)}: give a list of some of ${UNITS.join(', ')}`);
+    throw new ConfigError(`units must be a list of some of ${UNITS.join(', ')}, not ${describe(units)}`);
   }
   if (output !== undefined && output !== 'bound' && output !== 'used') {
-    throw new ConfigError(`output cannot be ${describe(output)}: it must be 'bound' or 'used'`);
+    throw new ConfigError(`output must be 'bound' or 'used', not ${describe(output)}`);
   }
   if (defaultOutput !== undefined && !(Number.isSafeInteger(defaultOutput) && defaultOutput >= 0)) {
-    throw new ConfigError(`defaultOutput cannot be ${describe(defaultOutput)}: it must be a whole number of tokens`);
+    throw new ConfigError(`defaultOutput must be a whole number of tokens, not ${describe(defaultOutput)}`);
   }
   const counts = output === undefined ? undefined : output === 'used';
   const estimator = native.TokenEstimator.of(service, counts, defaultOutput);

@@ -130,6 +130,6 @@ function protocolOf(server: object): { handlers: Map<string, Handler> } {
   const { _requestHandlers: handlers } = inner as { readonly _requestHandlers?: unknown };
   if (handlers instanceof Map) return { handlers };
   throw new ConfigError(
-    `${NAME}: ${describe(server)} is no server of MCP: give an McpServer or a Server of the official SDK`,
+    `${NAME}: ${describe(server)} is not an MCP server: give an McpServer or a Server of the official SDK`,
   );
 }

@@ -30,11 +30,11 @@ export class NamedLimiters {
   readonly #limiters = new Map<string, Limiter>();
 
   add(limiter: Limiter, name: string): void {
-    if (!(limiter instanceof Limiter)) throw new ConfigError(`limiter cannot be ${describe(limiter)}: give a Limiter`);
-    if (typeof name !== 'string') throw new ConfigError(`name cannot be ${describe(name)}: it must be a text`);
+    if (!(limiter instanceof Limiter)) throw new ConfigError(`limiter must be a Limiter, not ${describe(limiter)}`);
+    if (typeof name !== 'string') throw new ConfigError(`name must be a text, not ${describe(name)}`);
     const other = this.#limiters.get(name);
     if (other !== undefined && other !== limiter) {
-      throw new ConfigError(`there are two limiters of the name ${describe(name)}: give one another name`);
+      throw new ConfigError(`two limiters have the name ${describe(name)}: give one another name`);
     }
     this.#limiters.set(name, limiter);
   }

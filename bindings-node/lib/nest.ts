@@ -76,7 +76,7 @@ export function SkipRateLimit(...policies: readonly string[]): Nest.CustomDecora
 /** A guard that limits requests and messages. */
 export class RateLimitGuard implements Nest.CanActivate {
   readonly #options: RateLimitGuardOptions;
-  /** What guards with the same options object have counted: one of an application, and one of its gateway. */
+  /** The counts of guards with the same options object: one of an application, and one of its gateway. */
   readonly #asked: WeakSet<object>;
   readonly #settings = new Map<object, Map<object, NestSettings | undefined>>();
   #warned = false;
@@ -179,7 +179,7 @@ function withoutPolicies(options: RateLimitGuardOptions, skipped: readonly strin
   if (wrong !== undefined) {
     const known = names.filter((name) => typeof name === 'string');
     throw new ConfigError(
-      `tidegate/nest: @SkipRateLimit names ${JSON.stringify(shortened(wrong))}, which is no policy of the guard: ${knownNames(wrong, known)}`,
+      `tidegate/nest: @SkipRateLimit names ${JSON.stringify(shortened(wrong))}, which is not a policy of the guard: ${knownNames(wrong, known)}`,
     );
   }
   const rest = <T>(option: T): T | undefined => {

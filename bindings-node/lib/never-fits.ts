@@ -11,9 +11,9 @@ export function neverFits(decision: Decision): CostError | undefined {
   if (decision.allowed) return undefined;
   const state = decision.limits.find((one) => one.exceeded && one.retryAfterMs === null && one.limit > 0);
   if (state === undefined) return undefined;
-  const part = state.cost <= state.limit ? ', of which the class of the call leaves a part free' : '';
+  const part = state.cost <= state.limit ? ', and the class of the call leaves a part of it free' : '';
   return new CostError(
     `${shortened(decision.policy)} never admits a call of ${state.cost} ${state.unit ?? 'units'}: its limit has at most ${state.limit} at once${part}. ` +
-      'Make the call smaller (of a call of an LLM the input, or the most tokens that it may answer with), or raise the limit',
+      'Make the call smaller (for a call of an LLM, shorten the input, or allow fewer tokens in the answer), or raise the limit',
   );
 }

@@ -83,7 +83,7 @@ const TRACED: ReadonlySet<PropertyKey> = new Set(['check', 'charge', 'checkAll',
  * functions make spans, with the returned limiter and with the given one. Your own calls make spans only on the returned one.
  */
 export function traced<Of extends Limiter>(given: Of, options: TraceOptions = {}): Of {
-  if (!(given instanceof Limiter)) throw new ConfigError(`limiter cannot be ${describe(given)}: give a Limiter`);
+  if (!(given instanceof Limiter)) throw new ConfigError(`limiter must be a Limiter, not ${describe(given)}`);
   const limiter = unwrapped(given);
   const tracer = (options.tracerProvider ?? trace).getTracer('tidegate');
   const calls = new TracedCalls(tracer, limiter);

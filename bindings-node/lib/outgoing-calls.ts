@@ -126,7 +126,9 @@ export class OutgoingCalls {
     this.#isPlain = isAlone && typeof policy !== 'function' && typeof cost === 'number' && isLocal(this.#limiter);
     this.#describes = [policy, key, cost, priority, settle].some((option) => typeof option === 'function');
     if (policy === undefined && !this.#options.learn) {
-      throw new ConfigError(`${where}: without a policy and with learn: false nothing is limited: give one of them`);
+      throw new ConfigError(
+        `${where}: without a policy and with learn: false nothing is limited: give a policy, or leave learn out`,
+      );
     }
     if (policy === undefined || typeof policy === 'function') return;
     const ref = policyRefIn(this.#limiter, policy);

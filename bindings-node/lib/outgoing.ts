@@ -48,7 +48,7 @@ export function observations(headers: ResponseHeaders, given: ObservationOptions
     if (value !== undefined) checkType(name, value, types);
   }
   if (typeof options.body === 'object' && !(options.body instanceof Uint8Array)) {
-    throw new ConfigError(`body cannot be ${describe(options.body)}: it must be a string or a Uint8Array`);
+    throw new ConfigError(`body must be a string or a Uint8Array, not ${describe(options.body)}`);
   }
   const { dateMs = Date.now(), status, body, maxLearnedWaitMs } = options;
   const bytes = typeof body === 'string' ? Buffer.from(body) : body;

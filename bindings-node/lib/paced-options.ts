@@ -106,7 +106,9 @@ export function checkedPacing(all: PacedOptions, where: string, more: readonly s
   const names = [...NAMES, ...more];
   const options = ownOptions(checkOptions(all, names, where), names);
   if (!(unwrapped(options.limiter) instanceof Limiter)) {
-    throw new ConfigError(`${where}: the option limiter is ${describe(options.limiter)}: give a Limiter of tidegate`);
+    throw new ConfigError(
+      `${where}: the option limiter must be a Limiter of tidegate, not ${describe(options.limiter)}`,
+    );
   }
   for (const [name, types] of Object.entries(TYPES)) {
     const value: unknown = options[name as keyof PacedOptions];
@@ -114,8 +116,7 @@ export function checkedPacing(all: PacedOptions, where: string, more: readonly s
   }
   const { timeoutMs, retries, marginMs, maxLearnedWaitMs } = options;
   const within = (name: string, value: number | undefined, isFine: boolean, must: string): void => {
-    if (value !== undefined && !isFine)
-      throw new ConfigError(`${where}: ${name} cannot be ${value}: it must be ${must}`);
+    if (value !== undefined && !isFine) throw new ConfigError(`${where}: ${name} must be ${must}, not ${value}`);
   };
   within('timeoutMs', timeoutMs, (timeoutMs ?? 0) >= 0, 'a number of milliseconds, or Infinity');
   within('retries', retries, Number.isSafeInteger(retries) && (retries ?? 0) >= 0, 'a whole number from 0');

@@ -32,7 +32,7 @@ export function storeOptions(given: PeerStoreOptions, where: string, usual: stri
 export function numberOfHits(given: number, what: string, where: string): number {
   if (typeof given === 'number' && !Number.isNaN(given)) return given;
   throw new ConfigError(
-    `${where}: ${what} is ${describe(given)}: it must be a number of hits or of milliseconds. The limits of that package count ` +
+    `${where}: ${what} must be a number of hits or of milliseconds, not ${describe(given)}. The limits of that package count ` +
       'no units; policies of tidegate do, such as "100 tokens/minute"',
   );
 }

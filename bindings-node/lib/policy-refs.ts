@@ -70,7 +70,7 @@ export class PolicyRefs {
       return this.#add(this.#resolved, text, text, text);
     }
     if (!(policy instanceof Policy)) {
-      throw new PolicyError(`a policy cannot be ${describe(policy)}: give a name, a notation or a Policy`);
+      throw new PolicyError(`a policy must be a name, a notation or a Policy, not ${describe(policy)}`);
     }
     return this.#add(this.#resolved, policy, policy, nativePolicyOf(policy));
   }

@@ -53,31 +53,30 @@ export interface PolicyOptions {
   /** Its name. Default: its notation, so that the same limits written in two places are the same policy. */
   name?: string | undefined;
   // options: policy
-  /** What a check answers when the store fails; overrides the limiter's choice. */
+  /** The answer to a check when the store fails. It overrides the choice of the limiter. */
   onStoreError?: OnStoreError | undefined;
-  /** Evaluate and count, but never deny. Default: false. */
+  /** Evaluate and count the policy, but never deny a call. Default: false. */
   shadow?: boolean | undefined;
   /**
-   * Once denied, the key stays denied this long; of several lengths, each further block has the next, and the last
-   * repeats.
+   * The time for which a key stays denied after a denial. With several times, each new block takes the next, and the
+   * last repeats.
    */
   blockFor?: Duration | readonly Duration[] | undefined;
   /**
-   * With several lengths in `blockFor`: a key whose last block ended so long ago begins with the first length again.
-   * Without it a day.
+   * The time after the end of a block until the next block takes the first time of `blockFor` again. Without it, a day.
    */
   forgive?: Duration | undefined;
-  /** Charge denied checks too: a caller that keeps trying stays out. Default: false. */
+  /** Charge denied checks too, so that a caller that keeps trying stays denied. Default: false. */
   countDenied?: boolean | undefined;
-  /** Remember that many of the newest attempts with their metadata; 0 is none. Default: 0. */
+  /** The number of newest attempts to remember with their metadata. With 0, nothing is remembered. Default: 0. */
   journal?: number | undefined;
-  /** Take units in advance and spend them without the network: a number of units, or a part such as `5%`. */
+  /** The units that a process takes in advance and spends without the network: a number, or a part such as `5%`. */
   lease?: number | string | undefined;
-  /** Classes of calls, each with the part of every limit that it leaves free, such as `batch: 30%`. */
+  /** The classes of calls. Each must leave a part of every limit free for others, such as `batch: 30%`. */
   priorities?: Readonly<Record<string, string>> | undefined;
-  /** How old a hold of a `concurrency` limit may become: from then on it is not renewed, and its ttl ends it. */
+  /** The longest time that a hold of a `concurrency` limit is renewed. After it, the ttl ends the hold. */
   maxHold?: Duration | undefined;
-  /** Other limits for single keys, by the key: a notation, or `none` for no limit. */
+  /** Other limits for single keys, by the key: a notation, or `none` for a key without limits. */
   overrides?: Readonly<Record<string, OverrideLike>> | undefined;
   // options end
 }
@@ -253,58 +252,57 @@ export class Policy {
   }
 
   // options: properties of a policy
-  /** What a check answers when the store fails; overrides the limiter's choice. */
+  /** The answer to a check when the store fails. It overrides the choice of the limiter. */
   get onStoreError(): OnStoreError | undefined {
     return this.#options['onStoreError'] as OnStoreError | undefined;
   }
 
-  /** Evaluate and count, but never deny. */
+  /** Evaluate and count the policy, but never deny a call. */
   get shadow(): boolean {
     return this.#options['shadow'] as boolean;
   }
 
   /**
-   * Once denied, the key stays denied this long; of several lengths, each further block has the next, and the last
-   * repeats.
+   * The time for which a key stays denied after a denial. With several times, each new block takes the next, and the
+   * last repeats.
    */
   get blockForMs(): number | readonly number[] | undefined {
     return this.#options['blockForMs'] as number | readonly number[] | undefined;
   }
 
   /**
-   * With several lengths in `blockFor`: a key whose last block ended so long ago begins with the first length again.
-   * Without it a day.
+   * The time after the end of a block until the next block takes the first time of `blockFor` again. Without it, a day.
    */
   get forgiveMs(): number | undefined {
     return this.#options['forgiveMs'] as number | undefined;
   }
 
-  /** Charge denied checks too: a caller that keeps trying stays out. */
+  /** Charge denied checks too, so that a caller that keeps trying stays denied. */
   get countDenied(): boolean {
     return this.#options['countDenied'] as boolean;
   }
 
-  /** Remember that many of the newest attempts with their metadata; 0 is none. */
+  /** The number of newest attempts to remember with their metadata. With 0, nothing is remembered. */
   get journal(): number {
     return this.#options['journal'] as number;
   }
 
-  /** Take units in advance and spend them without the network: a number of units, or a part such as `5%`. */
+  /** The units that a process takes in advance and spends without the network: a number, or a part such as `5%`. */
   get lease(): number | string | undefined {
     return this.#options['lease'] as number | string | undefined;
   }
 
-  /** Classes of calls, each with the part of every limit that it leaves free, such as `batch: 30%`. */
+  /** The classes of calls. Each must leave a part of every limit free for others, such as `batch: 30%`. */
   get priorities(): Record<string, string> | undefined {
     return this.#options['priorities'] as Record<string, string> | undefined;
   }
 
-  /** How old a hold of a `concurrency` limit may become: from then on it is not renewed, and its ttl ends it. */
+  /** The longest time that a hold of a `concurrency` limit is renewed. After it, the ttl ends the hold. */
   get maxHoldMs(): number | undefined {
     return this.#options['maxHoldMs'] as number | undefined;
   }
 
-  /** Other limits for single keys, by the key: a notation, or `none` for no limit. */
+  /** Other limits for single keys, by the key: a notation, or `none` for a key without limits. */
   get overrides(): Readonly<Record<string, string>> | undefined {
     return this.#options['overrides'] as Readonly<Record<string, string>> | undefined;
   }
@@ -355,14 +353,14 @@ function nativeLimit(algorithm: Algorithm, count: number, given: LimitOptions): 
 function classesText(priorities: unknown): string {
   if (!isRecord(priorities)) {
     throw new PolicyError(
-      `priorities cannot be ${describe(priorities)}: it must be an object of classes with their parts, as in { batch: '30%' }`,
+      `priorities must be an object of classes with their parts, as in { batch: '30%' }, not ${describe(priorities)}`,
     );
   }
   const classes = Object.entries(priorities).map(([name, part]) => {
     // A colon or a comma would end a class in the text.
     if (typeof part === 'string' && !/[:,]/.test(name + part)) return `${name}: ${part}`;
     throw new PolicyError(
-      `priorities: ${shortened(name)} is ${describe(part)}: it must be a part, as in { batch: '30%' }`,
+      `priorities: ${shortened(name)} must be a part, as in { batch: '30%' }, not ${describe(part)}`,
     );
   });
   return classes.join(', ');
@@ -385,13 +383,13 @@ export function overrideText(limits: OverrideLike): string {
   const texts = all.map((limit) => {
     if (typeof limit === 'string') return checkText(limit, 'a notation', PolicyError);
     if (!(limit instanceof Limit)) {
-      throw new PolicyError(`an override cannot have the limit ${describe(limit)}: give a notation or a Limit`);
+      throw new PolicyError(`a limit of an override must be a notation or a Limit, not ${describe(limit)}`);
     }
     // No notation can express these.
     const isPrecise = limit.algorithm === 'sliding-window' && limit.precision !== DEFAULT_PRECISION;
     if (limit.initial !== undefined || isPrecise) {
       throw new PolicyError(
-        `the override ${limit} has numbers that no notation has, such as precision or initial: leave them out`,
+        `the override ${limit} has numbers that a notation cannot have, such as precision or initial: leave them out`,
       );
     }
     return limit.toString();
@@ -413,9 +411,7 @@ function nativePolicy(limits: string | Limit | readonly (string | Limit)[], opti
   }
   if (given.overrides !== undefined) {
     if (!isRecord(given.overrides)) {
-      throw new PolicyError(
-        `overrides cannot be ${describe(given.overrides)}: it must be an object of keys and their limits`,
-      );
+      throw new PolicyError(`overrides must be an object of keys and their limits, not ${describe(given.overrides)}`);
     }
     const texts = Object.entries(given.overrides).map(([key, own]) => [key, overrideText(own)] as const);
     given.overrides = Object.fromEntries(texts);
@@ -424,7 +420,7 @@ function nativePolicy(limits: string | Limit | readonly (string | Limit)[], opti
   const natives = all.map((limit) => {
     if (typeof limit === 'string') return checkText(limit, 'a notation', PolicyError);
     if (limit instanceof Limit) return nativeLimitOf(limit);
-    throw new PolicyError(`a policy cannot have the limit ${describe(limit)}: give a notation or a Limit`);
+    throw new PolicyError(`a limit of a policy must be a notation or a Limit, not ${describe(limit)}`);
   });
   const classes = priorities === undefined ? undefined : classesText(priorities);
   return unwrap(native.policy(natives, name, withoutUndefined({ ...given, priorities: classes })));

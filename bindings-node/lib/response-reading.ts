@@ -52,7 +52,7 @@ function flat(headers: ResponseHeaders): string[] {
 
 function wrong(headers: unknown): ConfigError {
   return new ConfigError(
-    `observations cannot read ${describe(headers)}: give the headers of a response, or pairs of names and values`,
+    `observations must get the headers of a response, or pairs of names and values, not ${describe(headers)}`,
   );
 }
 
@@ -71,8 +71,7 @@ const FIELD_TYPES = {
 export function observationsOf(given: Observation | readonly Observation[]): binding.Observation[] {
   const several: readonly Observation[] = Array.isArray(given) ? given : [given];
   return several.map((said) => {
-    if (!isRecord(said))
-      throw new ConfigError(`observe cannot learn of ${describe(said)}: give what observations() returns`);
+    if (!isRecord(said)) throw new ConfigError(`observe must get the result of observations(), not ${describe(said)}`);
     const fields: Record<string, unknown> = {};
     for (const [name, type] of Object.entries(FIELD_TYPES)) {
       const value = said[name as keyof Observation];

@@ -20,7 +20,7 @@ export class Rollout {
   constructor(oldUrl: string, newUrl: string, percent: number) {
     for (const url of [oldUrl, newUrl] as unknown[]) {
       if (typeof url !== 'string') {
-        throw new ConfigError(`rollout cannot take ${describe(url)} as a store: give its URL, as rollout(old, new, 5)`);
+        throw new ConfigError(`rollout must get the URL of a store, as in rollout(old, new, 5), not ${describe(url)}`);
       }
       checkText(url, 'a store URL');
     }

@@ -36,10 +36,10 @@ export class StoreChangeReporter {
 
   constructor(logger: Logger | false | undefined, onChange: ((change: StoreChange) => void) | undefined) {
     if (logger !== undefined && logger !== false && !isLogger(logger)) {
-      throw new ConfigError(`logger cannot be ${describe(logger)}: give an object with warn and info, or false`);
+      throw new ConfigError(`logger must be an object with warn and info, or false, not ${describe(logger)}`);
     }
     if (onChange !== undefined && typeof onChange !== 'function') {
-      throw new ConfigError(`onChange cannot be ${describe(onChange)}: it must be a function`);
+      throw new ConfigError(`onChange must be a function, not ${describe(onChange)}`);
     }
     this.#logger = logger ?? processWarnings;
     this.#onChange = onChange;

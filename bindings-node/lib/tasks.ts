@@ -277,7 +277,7 @@ export class Tasks {
   }
 }
 
-/** What was read, and the index of the next answer. There is no Decision for a caller that has cancelled. */
+/** The answer, and the index of the next one. There is no Decision for a caller that has cancelled. */
 type ReadDecision = { readonly decision: Decision | undefined; readonly end: number };
 type ReadAdmission = { readonly admission: AdmissionAnswer; readonly end: number };
 

@@ -44,7 +44,7 @@ export function wrapped<This, A extends readonly unknown[], R>(
 ): (this: This, ...args: A) => Promise<Awaited<R>> {
   const isClass = typeof fn === 'function' && /^class\b/.test(Function.prototype.toString.call(fn));
   if (typeof fn !== 'function' || isClass) {
-    throw new ConfigError(`wrap cannot limit ${isClass ? 'a class' : describe(fn)}: give a function`);
+    throw new ConfigError(`wrap must get a function, not ${isClass ? 'a class' : describe(fn)}`);
   }
   const checked = checkOptions(options, ['key', 'cost', 'priority'], 'wrap', 'key: (user) => user.id');
   const { key: keyOption, cost: costOption = 1, priority: priorityOption } = checked;
@@ -84,7 +84,7 @@ export function checkMade(key: unknown, cost: unknown, priority: unknown): void 
   if (priority !== undefined && typeof priority !== 'function') checkPriority(priority);
   if (typeof key === 'string') checkConstant(key, 'a key');
   else if (typeof key !== 'function') {
-    throw new KeyInvalid(`key cannot be ${describe(key)}: it must be a function of the arguments, or a string`);
+    throw new KeyInvalid(`key must be a function of the arguments, or a string, not ${describe(key)}`);
   }
   if (cost === undefined || typeof cost === 'function' || isUnits(cost)) return;
   if (!Number.isSafeInteger(cost) || (cost as number) < 1) throw invalidCost(cost);

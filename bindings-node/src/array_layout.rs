@@ -12,14 +12,14 @@
 
 use napi_derive::napi;
 
-/// Where the numbers of one call stand in `calls`.
+/// The places of the numbers of one call in `calls`.
 #[napi]
 pub enum CallField {
-    /// Names the call; its answer has the same ticket.
+    /// Names the call. Its answer has the same ticket.
     Ticket,
     /// The number of the policy.
     Policy,
-    /// What to do: a [`CallKind`].
+    /// The operation: a [`CallKind`].
     Kind,
     /// The cost.
     Cost,
@@ -42,11 +42,11 @@ pub enum CallKind {
     Refund,
     /// A partial check: consumes what there is, up to the cost.
     Take,
-    /// `acquire` of a store in memory, where that need not wait. Else nothing is done, and a task has to wait.
+    /// `acquire` of a store in memory, if it does not have to wait. Otherwise nothing is done, and a task has to wait.
     Acquire,
 }
 
-/// What a task about one key does. It crosses alone.
+/// The operation of a task about one key. It crosses alone.
 #[napi]
 pub enum TaskKind {
     /// Waits until a check is admitted.
@@ -63,25 +63,25 @@ pub enum TaskKind {
     Journal,
 }
 
-/// Where the numbers of an answer stand in its record.
+/// The places of the numbers of an answer in its record.
 #[napi]
 pub enum AnswerField {
     /// The ticket of the call.
     Ticket,
-    /// What the answer is, its flags and its counts. The numbers of a Decision begin here: see [`DecisionField`].
+    /// The kind of the answer, its flags and its counts. The numbers of a Decision begin here: see [`DecisionField`].
     Header,
-    /// For an attachment its number; for a group the index of the entry whose Decision stands for the group.
+    /// For an attachment, its number. For a group, the index of the entry with the Decision for the whole group.
     Value,
 }
 
-/// What an answer is: the bits of its header in [`Header::KindMask`].
+/// The kind of an answer: the bits of its header in [`Header::KindMask`].
 #[napi]
 pub enum AnswerKind {
     /// A Decision.
     Decision,
     /// The Decision of `checkAll`: the records of its entries follow.
     Group,
-    /// A call that only had to be done is done.
+    /// A call without a result is done.
     Nothing,
     /// An attachment: an error.
     Error,
@@ -89,7 +89,7 @@ pub enum AnswerKind {
     Hold,
     /// An attachment: the attempts of a journal.
     Attempts,
-    /// An attachment: the keys with other numbers than their policy.
+    /// An attachment: the keys with overrides.
     Overrides,
     /// The wait of a refused job: its value is microseconds.
     Wait,
@@ -100,7 +100,7 @@ pub enum AnswerKind {
     Admission,
 }
 
-/// Where the parts of a header are.
+/// The places of the parts of a header.
 #[napi]
 pub enum Header {
     /// The first bit of the number of the source of a Decision: 4 bits, as in [`Header::KindMask`].
@@ -122,28 +122,28 @@ pub enum DecisionFlag {
     Exceeded = 64,
     /// The policy has one limit, which names no unit, and the Decision says everything about it.
     Simple = 128,
-    /// It is denied because the store is missing.
+    /// It is denied because the store failed.
     Unavailable = 4096,
     /// It is denied by a block that follows repeated denials.
     Abnormal = 8192,
-    /// Its key has other numbers than its policy.
+    /// Its key has an override.
     Overridden = 16384,
-    /// It says what the other side of an outgoing call said.
+    /// A limit that a service reported gave the answer to an outgoing call.
     Learned = 32768,
 }
 
-/// Where the numbers of a Decision stand, counted from its header. Times are in microseconds.
+/// The places of the numbers of a Decision, counted from its header. Times are in microseconds.
 #[napi]
 pub enum DecisionField {
     /// The header of the record.
     Header,
     /// The capacity of the limit that binds.
     Limit,
-    /// What is left of it.
+    /// The units that are left of it.
     Remaining,
-    /// How long to wait; [`Special::Never`] when waiting does not help.
+    /// The time to wait. [`Special::Never`] if waiting does not help.
     RetryAfter,
-    /// How long until the limit is as if unused.
+    /// The time until the limit is as if it were unused.
     ResetAfter,
     /// The moment since 1970 at which it is as if unused.
     ResetAt,
@@ -155,15 +155,15 @@ pub enum DecisionField {
     DeniedFor,
     /// The store's time of the answer.
     At,
-    /// How long until the same check is admitted again; [`Special::Never`] when waiting does not help.
+    /// The time until the same check is admitted again. [`Special::Never`] if waiting does not help.
     NextAfter,
-    /// The whole seconds until the limit that binds admits more units than now; [`Special::Never`] where the fields of a response do not
-    /// say it.
+    /// The whole seconds until the limit that binds admits more units than now. [`Special::Never`] if the fields of a response do not
+    /// have it.
     MoreAfter,
-    /// What else a settle has to know: see [`charge_mark`](tidegate::host::charge_mark).
+    /// A further number for a settle: see [`charge_mark`](tidegate::host::charge_mark).
     Charge,
-    /// Of a denial the generation that it is of: it may be repeated while that is the current one, see [`DENIAL_GENERATIONS`]. Of an
-    /// admitted call the number of calls of its key that were counted with it, and 1 more; 0 where nothing is learned of the key.
+    /// For a denial, its generation: it may be repeated while that is the current one, see [`DENIAL_GENERATIONS`]. For an
+    /// admitted call, the number of calls of its key that were counted with it, and 1 more. 0 if nothing is learned about the key.
     Generation,
     /// How long before the answer's time its units were charged: see [`turn_length`](tidegate::host::turn_length).
     Turn,
@@ -171,26 +171,26 @@ pub enum DecisionField {
     Limits,
 }
 
-/// Where the numbers of a limit stand.
+/// The places of the numbers of a limit.
 #[napi]
 pub enum LimitField {
     /// Period in microseconds times [`ALGORITHM_COUNT`], plus the number of the algorithm.
     Kind,
     /// The capacity.
     Limit,
-    /// What is left.
+    /// The units that are left.
     Remaining,
-    /// How long to wait; [`Special::Never`] when waiting does not help.
+    /// The time to wait. [`Special::Never`] if waiting does not help.
     RetryAfter,
-    /// How long until the limit is as if unused.
+    /// The time until the limit is as if it were unused.
     ResetAfter,
     /// Its [`LimitFlag`]s.
     Flags,
-    /// How long until it admits the same cost again; [`Special::Never`] when waiting does not help.
+    /// The time until it admits the same cost again. [`Special::Never`] if waiting does not help.
     NextAfter,
     /// Units that are used beyond it.
     Over,
-    /// The units of it that were asked for.
+    /// The units of it that the call asked for.
     Cost,
     /// How many numbers a limit has.
     Length,
@@ -220,7 +220,7 @@ pub const DENIAL_GENERATIONS: u32 = tidegate::host::DENIAL_GENERATIONS as u32;
 pub enum Special {
     /// A wait that never ends.
     Never = -1,
-    /// What a crossing returns instead of a count when the answers do not fit into `answers`: `overflow` has them.
+    /// The result of a crossing if the answers do not fit into `answers`. `overflow` has them.
     TooMany = -2,
 }
 

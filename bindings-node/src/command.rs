@@ -2,7 +2,7 @@
 
 use napi_derive::napi;
 
-/// Runs the command with these arguments, of which the first is its name; returns its exit code.
+/// Runs the command with these arguments, which begin with its name. Returns the exit code.
 #[napi(catch_unwind)]
 pub fn run_command(arguments: Vec<String>) -> u32 {
     tidegate_cli::run(arguments.into_iter().map(Into::into)).into()

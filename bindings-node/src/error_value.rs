@@ -1,5 +1,7 @@
 //! Errors as values. Node-API cannot throw an error of our classes with its fields, but the TypeScript side can.
 
+use std::fmt;
+
 use napi::bindgen_prelude::Either;
 use napi_derive::napi;
 use tidegate::host::{ArgumentKind, LIMITER_OPTIONS, LimiterOption};
@@ -10,12 +12,14 @@ use tidegate::{Error, ErrorKind, Result, host};
 pub struct ErrorValue {
     /// The stable code.
     pub code: String,
-    /// What is wrong, in one sentence.
+    /// The problem, in one sentence.
     pub message: String,
-    /// Where it was found, for notations and policy files.
+    /// The place of the problem, for notations and policy files.
     pub place: Option<SourceLocation>,
-    /// Whether the call certainly did not run.
+    /// True if the call certainly did not run.
     pub did_not_run: bool,
+    /// The number of the error of an application's store that caused it.
+    pub cause: Option<u32>,
 }
 
 /// A position in a text or a file. Lines and columns count from 1.
@@ -29,6 +33,21 @@ pub struct SourceLocation {
     pub column: u32,
 }
 
+/// The error of a method. JavaScript keeps it under its number.
+#[derive(Debug)]
+pub(crate) struct StoreCause {
+    pub(crate) message: String,
+    pub(crate) number: u32,
+}
+
+impl fmt::Display for StoreCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for StoreCause {}
+
 impl From<&tidegate::SourceLocation> for SourceLocation {
     fn from(place: &tidegate::SourceLocation) -> Self {
         let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
@@ -38,11 +57,13 @@ impl From<&tidegate::SourceLocation> for SourceLocation {
 
 impl From<Error> for ErrorValue {
     fn from(error: Error) -> Self {
+        let cause = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<StoreCause>());
         Self {
             code: error.code().to_owned(),
             message: host::message_for(&error, node_name),
             place: error.location().map(SourceLocation::from),
             did_not_run: error.did_not_run(),
+            cause: cause.map(|cause| cause.number),
         }
     }
 }

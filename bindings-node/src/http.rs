@@ -42,13 +42,13 @@ pub fn client_ip(trusted: Either<Vec<String>, f64>, prefix: Option<f64>) -> Eith
 
 #[napi]
 impl ClientIp {
-    /// Whether `X-Forwarded-For` is read.
+    /// True if `X-Forwarded-For` is read.
     #[napi(catch_unwind)]
     pub fn reads_forwarded(&self) -> bool {
         self.client.reads_forwarded()
     }
 
-    /// The key of a request. `unix` says that the server listens on a Unix domain socket, whose peers have no address.
+    /// The key of a request. `unix` is true if the server listens on a Unix domain socket, because its peers have no address.
     #[napi(catch_unwind)]
     pub fn key(&self, peer: Option<String>, forwarded: Vec<String>, unix: bool) -> Either<String, ErrorValue> {
         let peer = match peer.as_deref() {
@@ -78,13 +78,13 @@ pub fn named_key(name: String) -> String {
     named(&name).into_owned()
 }
 
-/// Why that word is not a choice of fields; nothing if it is one.
+/// The reason why that word is not a choice of fields. Nothing if it is one.
 #[napi(catch_unwind)]
 pub fn header_choice(word: String) -> Option<ErrorValue> {
     word.parse::<Headers>().err().map(ErrorValue::from)
 }
 
-/// What an OpenAPI document says of the response of a refused request, as JSON, where the fields are this choice.
+/// The description of a refusal for an OpenAPI document, as JSON, with this choice of fields.
 #[napi(catch_unwind)]
 pub fn openapi_response(headers: String) -> String {
     tidegate::http::openapi_response(headers.parse().unwrap_or_default())
@@ -111,14 +111,14 @@ pub struct Announcement {
     pub limits: Vec<Announced>,
 }
 
-/// How one limit is announced.
+/// The announcement of one limit.
 #[napi(object)]
 pub struct Announced {
     /// Its name, as problems have it.
     pub name: String,
-    /// What its item of `RateLimit` has before the units that are left.
+    /// The part of its item of `RateLimit` before the units that are left.
     pub before_left: String,
-    /// What that item has between them and the seconds until there are more, of a limit that says so.
+    /// The part of that item between these units and the seconds until there are more, if the limit announces them.
     pub before_more: Option<String>,
 }
 

@@ -22,15 +22,15 @@ pub struct LimitSpec {
     pub count: f64,
     /// Milliseconds, or a text such as `10m`.
     pub period: Option<Either<f64, String>>,
-    /// How many units it admits at once.
+    /// The most units that it admits at once.
     pub burst: Option<f64>,
     /// The tokens it starts with.
     pub initial: Option<f64>,
     /// Granules of a sliding window.
     pub precision: Option<f64>,
-    /// The name of what it counts.
+    /// The name of the unit that it counts.
     pub unit: Option<String>,
-    /// Where a window of a calendar begins.
+    /// The moment at which a calendar window begins.
     pub from: Option<String>,
     /// The time zone of a calendar.
     #[napi(js_name = "in")]
@@ -44,7 +44,7 @@ pub struct LimitProperties {
     pub algorithm: String,
     /// Units per period.
     pub count: f64,
-    /// The period; the ttl of the holds for `concurrency`.
+    /// The period. For `concurrency`, the ttl of holds.
     pub period_ms: f64,
     /// The burst, if one was given.
     pub burst: Option<f64>,
@@ -54,11 +54,11 @@ pub struct LimitProperties {
     pub initial: Option<f64>,
     /// The granules of a sliding window.
     pub precision: Option<u32>,
-    /// What it counts, where it names it.
+    /// The unit that it counts, if it has one.
     pub unit: Option<String>,
-    /// Where a window of a calendar begins, where it is another moment than the one of every period.
+    /// The moment at which a calendar window begins, if it is not the beginning of the period.
     pub from: Option<String>,
-    /// The time zone of a calendar, where it is another one than UTC.
+    /// The time zone of a calendar, if it is not UTC.
     #[napi(js_name = "in")]
     pub zone: Option<String>,
     /// The notation.

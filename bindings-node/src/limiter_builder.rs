@@ -11,6 +11,7 @@ use crate::clock::Clock;
 use crate::error_value::{ErrorValue, crossing, node_name};
 use crate::native_limiter::NativeLimiter;
 use crate::number::{self, milliseconds};
+use crate::own_store::OwnStore;
 use crate::policy::{Policy, on_store_error};
 use crate::store_change::{StoreChange, listener, warning_listener};
 
@@ -46,10 +47,18 @@ impl LimiterBuilder {
         self.step(|_| Builder::from_file(path))
     }
 
-    /// The store; of several, each has a share of the keys.
+    /// The store. If there are several, each has a share of the keys.
     #[napi(catch_unwind)]
     pub fn store(&mut self, urls: Vec<String>) -> Option<ErrorValue> {
         self.step(|builder| Ok(builder.stores(urls)))
+    }
+
+    /// A store of the application.
+    #[napi(catch_unwind)]
+    pub fn own_store(&mut self, store: &OwnStore) {
+        if let Some(host) = store.take() {
+            self.builder = std::mem::take(&mut self.builder).key_value_store(host);
+        }
     }
 
     /// A move from an old store to a new one.
@@ -58,7 +67,7 @@ impl LimiterBuilder {
         self.step(|builder| Ok(builder.rollout(old_url, new_url, percent)))
     }
 
-    /// Whether usage lives in this process, so that every answer is immediate.
+    /// True if usage lives in this process, so that every answer is immediate.
     #[napi(catch_unwind)]
     pub fn is_local(&self) -> bool {
         self.builder.is_local()
@@ -116,7 +125,7 @@ impl LimiterBuilder {
         self.step(|builder| Ok(builder.clock(clock.clock.clone())))
     }
 
-    /// Opens the limiter. `array_layout.rs` says what the arrays hold. `onAnswers` is called when answers were delivered: with
+    /// Opens the limiter. `array_layout.rs` describes the arrays. `onAnswers` is called when answers were delivered: with
     /// how many numbers of `answers` they are, or with nothing when they are still to be collected. `readsOnLoop` says whether
     /// the event loop can read the limiter's sockets.
     #[napi(

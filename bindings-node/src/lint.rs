@@ -6,14 +6,14 @@ use napi_derive::napi;
 use crate::error_value::{ErrorValue, SourceLocation, crossing};
 use crate::policy::Policy;
 
-/// A limit that probably does not do what its author meant.
+/// A limit that probably does not have the effect that its author meant.
 #[napi(object)]
 pub struct Warning {
     /// The policy's name.
     pub policy: String,
     /// Its position in the file.
     pub place: Option<SourceLocation>,
-    /// What is suspicious, and what to do about it.
+    /// The problem, and the change that solves it.
     pub message: String,
 }
 

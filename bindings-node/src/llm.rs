@@ -4,13 +4,13 @@ use napi::bindgen_prelude::Uint8Array;
 use napi_derive::napi;
 use tidegate::http::{LlmRequest, OutputRule, TokenCount, TokenRules};
 
-/// What a call is charged.
+/// The charge of a call.
 #[napi]
 pub struct TokenEstimate {
     inner: tidegate::http::TokenEstimate,
 }
 
-/// Tokens of a call. What is missing is not known.
+/// Tokens of a call. A missing number is not known.
 #[napi(object)]
 pub struct Tokens {
     /// The tokens that the model reads.
@@ -35,7 +35,7 @@ impl TokenEstimate {
     }
 }
 
-/// What estimates the calls of a preset, and learns of them.
+/// Estimates the calls of a preset, and learns from them.
 #[napi]
 pub struct TokenEstimator {
     inner: tidegate::http::TokenEstimator,
@@ -43,7 +43,7 @@ pub struct TokenEstimator {
 
 #[napi]
 impl TokenEstimator {
-    /// An estimator for the service of a preset. `counts_used` is whether it counts the tokens of an answer as they are used.
+    /// An estimator for the service of a preset. `counts_used` is true if the service counts the tokens of an answer as they are used.
     #[napi(factory, catch_unwind)]
     pub fn of(preset: String, counts_used: Option<bool>, default_output: Option<f64>) -> Self {
         let rules = if preset == "anthropic" { TokenRules::ANTHROPIC } else { TokenRules::OPENAI };
@@ -57,8 +57,8 @@ impl TokenEstimator {
         Self { inner: tokens.into_iter().fold(estimator, tidegate::http::TokenEstimator::default_output) }
     }
 
-    /// What the request to this path with this body is charged; nothing where it is for no model. `text_tokens` is what a tokenizer
-    /// counted in its texts.
+    /// The charge of the request to this path with this body. Nothing if it is not for a model. `text_tokens` is the count of a tokenizer
+    /// for its texts.
     #[napi(catch_unwind)]
     pub fn estimate(&mut self, path: String, body: Uint8Array, text_tokens: Option<f64>) -> Option<TokenEstimate> {
         let mut request = LlmRequest::read(Some(&path), &body)?;
@@ -68,7 +68,7 @@ impl TokenEstimator {
         Some(TokenEstimate { inner: self.inner.estimate(request) })
     }
 
-    /// What a call has cost, as far as its response says; nothing where it says nothing and was served.
+    /// The actual cost of a call, from its response. Nothing if the response has no usage and the call was served.
     #[napi(catch_unwind)]
     pub fn settle(&mut self, estimate: &TokenEstimate, response: &UsageReader, status: u32) -> Option<Tokens> {
         let status = u16::try_from(status).unwrap_or(u16::MAX);
@@ -84,7 +84,7 @@ pub fn texts_of_request(path: String, body: Uint8Array) -> Vec<String> {
     texts
 }
 
-/// Reads what was used out of a response that comes in chunks.
+/// Reads the usage out of a response that comes in chunks.
 #[napi]
 #[derive(Default)]
 pub struct UsageReader {

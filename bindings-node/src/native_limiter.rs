@@ -10,11 +10,12 @@ use std::time::Duration;
 use napi::Env;
 use napi::bindgen_prelude::{ClassInstance, Either, Float64Array, Function, FunctionRef, Uint8Array};
 use napi_derive::napi;
-use tidegate::host::{Outcome, Task, check_cost, counters_json, samples_json, stats_json};
+use tidegate::host::{ChargedEntry, Outcome, Task, check_cost, counters_json, samples_json, shared_cost, stats_json};
 use tidegate::{Algorithm, Hold};
 
 use crate::answer_record::charged_units;
 use crate::batch_codec::{Attachment, BatchCall, BatchCodec, OwnedPolicyRef};
+use crate::costs::{GivenCost, SettledEntry, actual_costs, to_js};
 use crate::error_value::{ErrorValue, camel_case, crossing};
 use crate::http::{Announcement, announcement};
 use crate::loop_reader::LoopReader;
@@ -28,11 +29,11 @@ pub struct ResolvedPolicy {
     pub id: u32,
     /// Its name.
     pub name: String,
-    /// Whether it has units that are held and given back.
+    /// True if it has units that are held and given back.
     pub holds: bool,
-    /// What each limit counts, an empty text where it names nothing; missing where none does.
+    /// The unit of each limit, or an empty text for a limit without one. Missing if no limit has a unit.
     pub units: Option<Vec<String>>,
-    /// The classes of calls for which a part stays free; missing where there are none.
+    /// The classes of calls for which a part stays free. Missing if there are none.
     pub classes: Option<Vec<String>>,
     /// How HTTP announces it, if it does.
     pub announcement: Option<Announcement>,
@@ -60,14 +61,14 @@ fn units_of(policy: &tidegate::Policy) -> Option<Vec<String>> {
     is_named.then(|| policy.limits().iter().map(|limit| name(limit).unwrap_or_default()).collect())
 }
 
-/// A key that has other numbers than its policy.
+/// A key with an override.
 #[napi(object)]
 pub struct OverriddenKey {
     /// The key.
     pub key: String,
     /// Its limits as a notation, or `none`.
     pub limits: String,
-    /// When it has the numbers of its policy again, in milliseconds since 1970.
+    /// The moment at which the override ends, in milliseconds since 1970.
     pub expires_at: Option<f64>,
 }
 
@@ -83,7 +84,7 @@ impl From<tidegate::OverriddenKey> for OverriddenKey {
 pub struct Attempt {
     /// When, in milliseconds since 1970.
     pub at: f64,
-    /// Whether it was allowed.
+    /// True if it was allowed.
     pub allowed: bool,
     /// The units that were asked for.
     pub cost: f64,
@@ -174,7 +175,7 @@ impl NativeLimiter {
         announcement(&codec.limiter.policy_in_force(policy, &key).ok()?)
     }
 
-    /// What each limit of one of its keys counts, as `units` of a resolved policy.
+    /// The unit of each limit of one of its keys, as `units` of a resolved policy.
     #[napi(catch_unwind)]
     pub fn units_for(&self, policy: u32, key: String) -> Option<Vec<String>> {
         let codec = self.codec.borrow();
@@ -188,7 +189,7 @@ impl NativeLimiter {
         format!("{:x}", self.codec.borrow().limiter.identity())
     }
 
-    /// Registers what uses a policy by its name, until the `PolicyUse` is collected.
+    /// Registers a use of a policy by its name, until the `PolicyUse` is collected.
     #[napi(catch_unwind)]
     pub fn use_policy(
         &self,
@@ -219,7 +220,7 @@ impl NativeLimiter {
         crossing(policy.map(|policy| Policy { policy }))
     }
 
-    /// How many callers wait for a key in `acquire`.
+    /// The number of callers that wait for a key in `acquire`.
     #[napi(catch_unwind)]
     pub fn waiting(&self, policy: u32, key: String) -> u32 {
         let codec = &*self.codec.borrow();
@@ -228,8 +229,8 @@ impl NativeLimiter {
         u32::try_from(waiting).unwrap_or(u32::MAX)
     }
 
-    /// Whether another call may have heard that the other side refuses calls of a key, since a call was admitted at that time. A peek
-    /// tells.
+    /// True if another call may have learned, since this call was admitted, that the service refuses calls of the key. A peek
+    /// gives the answer.
     #[napi(catch_unwind)]
     pub fn may_be_refused_since(&self, key: String, at: f64) -> bool {
         self.codec.borrow().limiter.may_be_refused_since(&key, Duration::from_micros(at as u64))
@@ -268,15 +269,15 @@ impl NativeLimiter {
         samples_json(&self.codec.borrow().limiter.stats(), Some(&metric))
     }
 
-    /// The function that makes the calls of `calls`. What is answered at once is in `answers` when it returns: it returns
-    /// how many numbers, or `TOO_MANY`. It is a function of its own because a method of an object costs four times as much.
+    /// The function that makes the calls in `calls`. It puts immediate answers into `answers`, and returns
+    /// the number of numbers there, or `TOO_MANY`. It is a separate function because a method of an object costs four times as much.
     #[napi(catch_unwind, ts_return_type = "() => number")]
     pub fn send_function<'env>(&self, env: &'env Env) -> napi::Result<Function<'env, (), i32>> {
         let codec = Rc::clone(&self.codec);
         env.create_function_from_closure("send", move |_| Ok(codec.borrow_mut().send()))
     }
 
-    /// The function that fetches what was delivered. It returns the same.
+    /// The function that fetches delivered answers. It returns the same.
     #[napi(catch_unwind, ts_return_type = "() => number")]
     pub fn collect_function<'env>(&self, env: &'env Env) -> napi::Result<Function<'env, (), i32>> {
         let codec = Rc::clone(&self.codec);
@@ -331,6 +332,40 @@ impl NativeLimiter {
         number::cost_of(cost, units).and_then(|cost| check_cost(policy, &cost)).err().map(ErrorValue::from)
     }
 
+    /// The share of each policy in a cost by units. A policy that counts none of the units has none.
+    #[napi(catch_unwind)]
+    pub fn shared_cost(
+        &self,
+        policies: Vec<u32>,
+        units: HashMap<String, f64>,
+    ) -> Either<Vec<Option<GivenCost>>, ErrorValue> {
+        let codec = self.codec.borrow();
+        let policies: Vec<_> = policies.iter().filter_map(|id| Some(&codec.policies.get(*id as usize)?.1)).collect();
+        let cost = number::cost_of(1.0, Some(units));
+        crossing(cost.and_then(|cost| shared_cost(&cost, &policies)).map(to_js))
+    }
+
+    /// The actual cost of each charged entry. One without a cost stays as it is.
+    #[napi(catch_unwind)]
+    pub fn costs_of_entries(
+        &self,
+        entries: Vec<SettledEntry>,
+        costs: Vec<Option<GivenCost>>,
+        names: Option<Vec<String>>,
+        is_one: bool,
+    ) -> Either<Vec<Option<GivenCost>>, ErrorValue> {
+        let codec = self.codec.borrow();
+        let charged: Vec<_> = entries
+            .iter()
+            .filter_map(|entry| {
+                let (_, policy) = codec.policies.get(entry.policy as usize)?;
+                Some(ChargedEntry { policy, given: &entry.given, names_cost: entry.names_cost })
+            })
+            .collect();
+        let actual = actual_costs(costs, names, is_one);
+        crossing(actual.and_then(|actual| actual.of_entries(&charged)).map(to_js))
+    }
+
     /// Makes one call with metadata or units, or with a key that is too long for `key_text`.
     #[napi(catch_unwind)]
     #[allow(clippy::too_many_arguments, reason = "an object would cost more than the call")]
@@ -354,7 +389,7 @@ impl NativeLimiter {
         codec.answer(call.ticket, outcome)
     }
 
-    /// Settles a check, whose Decision had these numbers.
+    /// Settles a check. The numbers are those of its Decision.
     #[napi(catch_unwind)]
     pub fn settle(
         &self,

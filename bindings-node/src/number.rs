@@ -60,16 +60,14 @@ fn units(given: HashMap<String, f64>) -> Result<Units> {
 
 /// A number of a limit or a policy.
 pub(crate) fn count(what: &str, number: f64) -> Result<u64> {
-    checked(whole(number), ErrorKind::PolicyInvalid, || {
-        format!("{what} {} cannot be used: it must be a whole number", shown(number))
-    })
+    checked(whole(number), ErrorKind::PolicyInvalid, || format!("{what} must be a whole number, not {}", shown(number)))
 }
 
 /// A number of a limit or a policy that has 32 bits in the core.
 pub(crate) fn small(what: &str, number: f64) -> Result<u32> {
     let number = count(what, number)?;
     u32::try_from(number)
-        .map_err(|_| Error::new(ErrorKind::PolicyInvalid, format!("{what} {number} cannot be used: it is too large")))
+        .map_err(|_| Error::new(ErrorKind::PolicyInvalid, format!("{what} must be at most {}, not {number}", u32::MAX)))
 }
 
 /// A duration in milliseconds.
@@ -77,7 +75,7 @@ pub(crate) fn milliseconds(what: &str, number: f64) -> Result<Duration> {
     // The core checks how long each length may be, and none may be longer than microseconds can express.
     let length = (number <= TWO_53).then(|| micros(number.min(TWO_53 / 1_000.0))).flatten();
     let length = checked(length, ErrorKind::ConfigInvalid, || {
-        format!("{what} cannot be {}: it must be a number of milliseconds from 0 to 2^53 - 1", shown(number))
+        format!("{what} must be a number of milliseconds from 0 to 2^53 - 1, not {}", shown(number))
     });
     length.map(Duration::from_micros)
 }
@@ -90,7 +88,7 @@ pub(crate) fn micros(milliseconds: f64) -> Option<u64> {
 /// A number of callers.
 pub(crate) fn callers(what: &str, number: f64) -> Result<usize> {
     let callers = checked(whole(number), ErrorKind::ConfigInvalid, || {
-        format!("{what} cannot be {}: it must be a whole number from 1 on", shown(number))
+        format!("{what} must be a whole number from 1 on, not {}", shown(number))
     });
     callers.map(|callers| callers as usize)
 }

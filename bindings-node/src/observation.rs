@@ -10,7 +10,7 @@ use tidegate::{Error, ErrorKind, Result, Unit};
 use crate::error_value::{ErrorValue, crossing};
 use crate::number::milliseconds;
 
-/// What a response says of one limit, or how long it tells to wait.
+/// One limit that a response reports, or a wait that it asks for.
 #[napi(object)]
 pub struct Observation {
     /// The name that the response gives the limit.
@@ -19,7 +19,7 @@ pub struct Observation {
     pub limit: Option<f64>,
     /// The length of time for which the count holds.
     pub window_ms: Option<f64>,
-    /// What the limit counts.
+    /// The unit that the limit counts.
     pub unit: Option<String>,
     /// The units that are left.
     pub remaining: Option<f64>,
@@ -27,7 +27,7 @@ pub struct Observation {
     pub reset_after_ms: Option<f64>,
     /// The time until the request may be made again.
     pub retry_after_ms: Option<f64>,
-    /// Whom that wait concerns.
+    /// The scope of that wait: the key, or all calls.
     pub scope: Option<String>,
 }
 
@@ -85,12 +85,12 @@ fn wrong(name: &str, expected: &str) -> Error {
     Error::new(ErrorKind::ConfigInvalid, format!("{name} of an observation must be {expected}"))
 }
 
-/// What a response says.
+/// The limits that a response reports.
 #[napi(object)]
 pub struct ReadResponse {
     /// An Observation for each limit.
     pub observations: Vec<Observation>,
-    /// The number of values that were not believed.
+    /// The number of impossible values, which are ignored.
     pub ignored: u32,
     /// The time until the call may be made again, if it may.
     pub retry_wait_ms: Option<f64>,
@@ -98,7 +98,7 @@ pub struct ReadResponse {
     pub needs_body: bool,
 }
 
-/// A regular expression for the names, in lower case, of the fields that say something.
+/// A regular expression for the names, in lower case, of the fields that report limits.
 #[napi(catch_unwind)]
 pub fn speaking_fields() -> String {
     ResponseReader::speaking_fields()

@@ -15,9 +15,9 @@ use crate::error_value::node_name;
 pub struct DeclaredOption {
     /// Its name in JavaScript.
     pub name: String,
-    /// What it takes: a name of the core's `ArgumentKind`.
+    /// The kind of its value: a name of the core's `ArgumentKind`.
     pub kind: String,
-    /// What `typeof` says of its values, where that is all that is checked here.
+    /// The result of `typeof` for its values, if no more is checked here.
     pub types: Vec<String>,
     /// The words of a choice.
     pub words: Vec<String>,
@@ -43,7 +43,7 @@ fn declared(option: OptionDeclaration) -> Option<DeclaredOption> {
     Some(DeclaredOption { name, kind, types: texts(types), words: texts(words) })
 }
 
-/// Every option, by what has it.
+/// Every option, by the thing that has it.
 #[napi(catch_unwind)]
 pub fn declared_options() -> HashMap<String, Vec<DeclaredOption>> {
     let several = |options: &[OptionDeclaration]| options.iter().copied().filter_map(declared).collect();

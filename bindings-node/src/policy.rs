@@ -28,7 +28,7 @@ type ReadValue = Either5<bool, f64, String, Vec<f64>, HashMap<String, String>>;
 pub(crate) fn on_store_error(word: &str, kind: ErrorKind) -> Result<OnStoreError> {
     OnStoreError::from_name(word).ok_or_else(|| {
         let words: Vec<&str> = OnStoreError::ALL.iter().map(|choice| choice.name()).collect();
-        Error::new(kind, format!("onStoreError cannot be {}: use one of {}", host::quoted(word), words.join(", ")))
+        Error::new(kind, format!("onStoreError must be one of {}, not {}", words.join(", "), host::quoted(word)))
     })
 }
 
@@ -117,7 +117,7 @@ pub fn policy(
     crossing(build(&limits, name, options).map(|policy| Policy { policy }))
 }
 
-/// The policy of calls that nothing limits but what responses say.
+/// The policy of calls that only the limits in responses limit.
 #[napi(catch_unwind)]
 pub fn learned_policy() -> Either<Policy, ErrorValue> {
     crossing(tidegate::Policy::learned().map(|policy| Policy { policy }))

@@ -12,7 +12,7 @@ pub fn metrics() -> String {
 
 macro_rules! counters {
     ($($metric:literal $label:tt $help:literal { $($name:ident $value:tt $doc:tt;)+ })+) => {
-        /// What the layers have counted since the limiter was made; for `memory://` what is about a shared store is zero.
+        /// The counts of the layers since the limiter was made. For `memory://`, the counts of a shared store are zero.
         #[napi(object, object_from_js = false)]
         pub struct Counters {
             $($(#[doc = $doc] pub $name: f64,)+)+

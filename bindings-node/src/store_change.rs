@@ -16,7 +16,7 @@ pub struct StoreChange {
     pub store: String,
     /// `lost`, `refusing` or `back`.
     pub state: String,
-    /// What happened and why, in one sentence.
+    /// The event and its cause, in one sentence.
     pub message: String,
     /// When it was lost, in milliseconds since 1970.
     pub since: f64,

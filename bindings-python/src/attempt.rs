@@ -34,7 +34,7 @@ impl Attempt {
         self.inner.at as f64 / 1e6
     }
 
-    /// Whether it was allowed.
+    /// True if it was allowed.
     #[getter]
     fn allowed(&self) -> bool {
         self.inner.allowed
@@ -46,7 +46,7 @@ impl Attempt {
         self.inner.cost
     }
 
-    /// Its metadata, as text; bytes that are not UTF-8 are shown as `\xff`.
+    /// Its metadata, as text. Bytes that are not UTF-8 appear as `\xff`.
     #[getter]
     fn meta<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyString>>> {
         let decode = |bytes: Bound<'py, PyBytes>| {

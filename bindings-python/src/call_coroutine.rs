@@ -16,6 +16,7 @@ use crate::convert::{returned, utf8};
 use crate::error::{raise, raise_about};
 use crate::loop_completions::{AnswerFuture, ConvertOutcome, LoopCompletions, Posted};
 use crate::loop_reader::LoopReader;
+use crate::own_store::OwnStore;
 use crate::policy_argument::PolicyArgument;
 use crate::python_call::PythonCall;
 
@@ -40,6 +41,8 @@ enum State {
     /// Any other call. It takes its first step on this thread. If it `must_finish`, it cannot be cancelled after that.
     Task {
         task: Pin<Box<dyn Future<Output = Result<Outcome>> + Send>>,
+        /// The store of its limiter, if the loop has to make its calls.
+        own_store: Option<Arc<OwnStore>>,
         convert: ConvertOutcome,
         must_finish: bool,
     },
@@ -75,11 +78,22 @@ impl CallCoroutine {
 
     /// Any other call.
     pub(crate) fn of_task(
+        limiter: &tidegate::AsyncLimiter,
         convert: ConvertOutcome,
         must_finish: bool,
         task: impl Future<Output = Result<Outcome>> + Send + 'static,
     ) -> Self {
-        Self { state: Mutex::new(State::Task { task: Box::pin(task), convert, must_finish }) }
+        let own_store = OwnStore::of(limiter);
+        Self { state: Mutex::new(State::Task { task: Box::pin(task), own_store, convert, must_finish }) }
+    }
+
+    /// A task about a store without a limiter.
+    pub(crate) fn of_store(
+        own_store: Option<Arc<OwnStore>>,
+        convert: ConvertOutcome,
+        task: impl Future<Output = Result<Outcome>> + Send + 'static,
+    ) -> Self {
+        Self { state: Mutex::new(State::Task { task: Box::pin(task), own_store, convert, must_finish: false }) }
     }
 
     pub(crate) fn answered(answer: Py<PyAny>) -> Self {
@@ -102,6 +116,9 @@ impl CallCoroutine {
                 let (policy, key) = (PolicyArgument::of(policy)?, utf8(key)?);
                 let completions = LoopCompletions::of_running_loop(py)?;
                 limiter.use_from(&completions)?;
+                if let Some(own_store) = OwnStore::of(&limiter.limiter) {
+                    own_store.use_from(completions.get());
+                }
                 let posted = LoopCompletions::post(&completions, limiter, convert, |reader, ticket, queue, batch| {
                     reader.limiter.post(policy, key, &call, ticket, queue, batch)
                 });
@@ -113,7 +130,10 @@ impl CallCoroutine {
                     Posted::Future(future) => Ok(Started::Waiting(future)),
                 }
             }
-            State::Task { mut task, convert, must_finish } => {
+            State::Task { mut task, own_store, convert, must_finish } => {
+                if let Some(own_store) = own_store {
+                    own_store.use_from(LoopCompletions::of_running_loop(py)?.get());
+                }
                 // The first step runs here, because it begins sooner and a store in memory answers at once.
                 let mut context = std::task::Context::from_waker(std::task::Waker::noop());
                 if let Poll::Ready(outcome) = task.as_mut().poll(&mut context) {
@@ -130,7 +150,7 @@ impl CallCoroutine {
 
 #[cold]
 fn awaited_twice() -> PyErr {
-    PyRuntimeError::new_err("cannot await the same call twice")
+    PyRuntimeError::new_err("a call cannot be awaited twice: make it again, or keep its result")
 }
 
 /// True if the Python code that runs on this thread belongs to asyncio.
@@ -219,7 +239,7 @@ impl Drop for CallCoroutine {
             let warned = PyErr::warn(
                 py,
                 &py.get_type::<PyRuntimeWarning>(),
-                c"a call of AsyncLimiter was never awaited: it was not made",
+                c"a call of AsyncLimiter was never awaited, so it was not made: write await before it",
                 1,
             );
             if let Err(error) = warned {

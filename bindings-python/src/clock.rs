@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use crate::convert::{in_seconds, named_seconds, number, seconds};
 use crate::error::belongs_to_process;
 
-/// A clock for tests. A limiter that is given one uses its time instead of the store's.
+/// A clock for tests. A limiter with such a clock uses its time instead of the store's.
 ///
 /// Times are seconds since 1970. It stands still until `advance` or `set` moves it::
 ///
@@ -40,7 +40,7 @@ impl ManualClock {
         in_seconds(self.inner.now())
     }
 
-    /// Moves the clock forward by so many seconds. Calls that wait for that time continue.
+    /// Moves the clock forward by this number of seconds. Calls that wait for that time continue.
     #[pyo3(signature = (seconds: "float | timedelta") -> "None")]
     fn advance(&self, py: Python<'_>, #[pyo3(from_py_with = self::seconds)] seconds: std::time::Duration) {
         // This renews due holds on this thread, which may call a store.

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use pyo3::prelude::*;
 
-/// Runs the command with these arguments, of which the first is its name; returns its exit code.
+/// Runs the command with these arguments, which begin with its name. Returns the exit code.
 #[pyfunction]
 #[pyo3(signature = (arguments: "list[str]", /))]
 pub(crate) fn run_command(py: Python<'_>, arguments: Vec<OsString>) -> u8 {

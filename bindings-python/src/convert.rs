@@ -36,7 +36,7 @@ pub(crate) fn text<'a>(given: &'a Bound<'_, PyString>, kind: ErrorKind, what: &s
 
 /// A copy of a text. Anything else raises `TypeError`.
 pub(crate) fn owned_text(given: &Bound<'_, PyAny>, kind: ErrorKind, what: &str) -> PyResult<String> {
-    let wrong = || PyTypeError::new_err(format!("{what} is text (str), not {}", shown(given)));
+    let wrong = || PyTypeError::new_err(format!("{what} must be text (str), not {}", shown(given)));
     text(given.cast::<PyString>().map_err(|_| wrong())?, kind, what).map(str::to_owned)
 }
 
@@ -70,7 +70,7 @@ fn not_a_cost(given: &Bound<'_, PyAny>) -> PyErr {
     raise(Error::new(ErrorKind::CostInvalid, message))
 }
 
-fn not_units(name: &str, given: &Bound<'_, PyAny>) -> PyErr {
+pub(crate) fn not_units(name: &str, given: &Bound<'_, PyAny>) -> PyErr {
     let name = shortened(given.py(), name);
     let message =
         format!("a cost of {} {name} is not valid: it must be a whole number from 0 to 2^53 - 1", shown(given));
@@ -119,7 +119,7 @@ fn units(given: &Bound<'_, PyMapping>) -> PyResult<Units> {
 pub(crate) fn key<'py>(given: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyString>> {
     match given.cast::<PyString>() {
         Ok(text) => Ok(text.clone()),
-        Err(_) => Err(not_a_key(format!("a key is text (str), not {}", shown(given)))),
+        Err(_) => Err(not_a_key(format!("a key must be text (str), not {}", shown(given)))),
     }
 }
 
@@ -150,7 +150,7 @@ pub(crate) fn meta(given: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u8>>> {
     }
     match given.cast::<PyBytes>() {
         Ok(bytes) => Ok(Some(bytes.as_bytes().to_vec())),
-        Err(_) => Err(PyTypeError::new_err(format!("meta is str or bytes, not {}", shown(given)))),
+        Err(_) => Err(PyTypeError::new_err(format!("meta must be str or bytes, not {}", shown(given)))),
     }
 }
 
@@ -188,12 +188,12 @@ pub(crate) fn whole(given: &Bound<'_, PyAny>) -> Option<u64> {
 /// A number for the option or argument of this name. `True` is no number.
 pub(crate) fn number(name: &str, given: &Bound<'_, PyAny>) -> PyResult<f64> {
     let number = if given.is_instance_of::<PyBool>() { None } else { given.extract().ok() };
-    number.ok_or_else(|| PyTypeError::new_err(format!("argument '{name}': a number, not {}", shown(given))))
+    number.ok_or_else(|| PyTypeError::new_err(format!("argument '{name}' must be a number, not {}", shown(given))))
 }
 
 /// A length of time from a number of seconds, from 0 on.
 pub(crate) fn named_seconds(name: &str, number: f64) -> PyResult<Duration> {
-    let wrong = || config(format!("{name} is a number of seconds from 0 on, not {number:?}"));
+    let wrong = || config(format!("{name} must be a number of seconds from 0 on, not {number:?}"));
     micros(number).map(Duration::from_micros).ok_or_else(wrong)
 }
 

@@ -11,7 +11,7 @@ use crate::error::raise;
 use crate::limit_state::{LimitState, python_bool, python_number};
 use crate::policy::Policy;
 
-/// The answer to a check, as data. A denial is a Decision, never an error; it is truthy exactly when allowed.
+/// The answer to a check, as data. A denial is a Decision, never an error. In a condition it is true exactly if it is allowed.
 ///
 /// Times are seconds.
 #[pyclass(module = "tidegate", frozen)]
@@ -39,7 +39,7 @@ impl Decision {
 
 #[pymethods]
 impl Decision {
-    /// Whether the check was admitted.
+    /// True if the check was admitted.
     #[getter]
     fn allowed(&self) -> bool {
         self.inner.allowed()
@@ -63,13 +63,13 @@ impl Decision {
         self.inner.cost()
     }
 
-    /// Units that were consumed: `cost` or 0, with `partial` anything between, of a charge the cost. `settle` starts from it.
+    /// The consumed units: `cost` or 0. With `partial` it may be between, and for a charge it is the cost. `settle` starts from it.
     #[getter]
     fn granted(&self) -> u64 {
         self.inner.granted()
     }
 
-    /// The most units that the binding limit ever admits at once. The binding limit is the one that denied, else the one
+    /// The most units that the binding limit ever admits at once. The binding limit is the one that denied, or else the one
     /// with the smallest share left.
     #[getter]
     fn limit(&self) -> u64 {
@@ -94,7 +94,7 @@ impl Decision {
         self.inner.next_after().map(in_seconds)
     }
 
-    /// Seconds until the binding limit is as if unused and no block of the key is left.
+    /// Seconds until the binding limit is as if it were unused and the key has no block.
     #[getter]
     fn reset_after(&self) -> f64 {
         in_seconds(self.inner.reset_after())
@@ -106,7 +106,7 @@ impl Decision {
         in_seconds(self.inner.reset_at().duration_since(UNIX_EPOCH).unwrap_or_default())
     }
 
-    /// For a leaky-bucket: how many seconds to wait before the work begins.
+    /// For a leaky-bucket: the seconds to wait before the work begins.
     #[getter]
     fn delay(&self) -> f64 {
         in_seconds(self.inner.delay())
@@ -126,39 +126,39 @@ impl Decision {
         PyTuple::new(py, each.collect::<PyResult<Vec<_>>>()?)
     }
 
-    /// What gave the answer: "store", "deny-cache", "lease" or "fallback".
+    /// The source of the answer: "store", "deny-cache", "lease" or "fallback".
     #[getter]
     fn source(&self) -> &'static str {
         self.inner.source().name()
     }
 
-    /// Whether a shadow policy would have denied.
+    /// True if a shadow policy would have denied the call.
     #[getter]
     fn shadow(&self) -> bool {
         self.inner.shadow()
     }
 
-    /// Whether it is denied because the store is missing (on_store_error "closed"), not because a limit refused: a web layer
-    /// answers 503 then, and 429 otherwise.
+    /// True if it is denied because the store failed (on_store_error "closed"), and not by a limit. A web layer then
+    /// answers 503 instead of 429.
     #[getter]
     fn unavailable(&self) -> bool {
         self.inner.unavailable()
     }
 
-    /// Whether it is denied by a block that follows repeated denials: of a policy whose block_for has several lengths, and not of one
+    /// True if it is denied by a block after repeated denials, of a policy with several times in block_for. It is false for a block
     /// that was made by hand.
     #[getter]
     fn abnormal(&self) -> bool {
         self.inner.abnormal()
     }
 
-    /// Whether its key has other numbers than the policy, which answered: `limits` has them. A key with "none" is always allowed.
+    /// True if the key has an override, which gave the answer. `limits` has its limits. A key with "none" is always allowed.
     #[getter]
     fn overridden(&self) -> bool {
         self.inner.overridden()
     }
 
-    /// Whether it says what the other side of an outgoing call said: that is what refuses, or what is left.
+    /// True if a limit that a service reported gave the answer to an outgoing call.
     #[getter]
     fn learned(&self) -> bool {
         self.inner.learned()

@@ -23,7 +23,7 @@ pub(crate) fn raise(error: Error) -> PyErr {
 #[cold]
 pub(crate) fn raise_about(error: Error, text: Option<&str>) -> PyErr {
     let (message, code) = (error.message().to_owned(), error.code());
-    match error.kind() {
+    let raised = match error.kind() {
         ErrorKind::PolicyInvalid | ErrorKind::PolicyUnknown => {
             let location = error.location();
             let text = text.filter(|_| location.is_some_and(|location| location.file.is_none())).map(str::to_owned);
@@ -40,7 +40,12 @@ pub(crate) fn raise_about(error: Error, text: Option<&str>) -> PyErr {
         ErrorKind::Closed => ClosedError::new_err((message,)),
         // A kind that is new in the core keeps its code. A test goes through the table of kinds, so none stays here.
         _ => TidegateError::new_err((message, code)),
+    };
+    // The exception of a store of the application.
+    if let Some(cause) = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<PyErr>()) {
+        Python::attach(|py| raised.set_cause(py, Some(cause.clone_ref(py))));
     }
+    raised
 }
 
 pub(crate) fn config(message: impl Into<String>) -> PyErr {

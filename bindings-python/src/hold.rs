@@ -70,15 +70,15 @@ macro_rules! hold_methods {
                 self.0.decision.clone_ref(py)
             }
 
-            /// Whether it was given back.
+            /// True if the units went back.
             #[getter]
             fn released(&self) -> bool {
                 self.0.is_released()
             }
 
-            /// Whether the units cannot be relied on any more: the store answered a renewal that it does not have the hold, or no
-            /// renewal has succeeded for its ttl, so that others may have its units. It stays so. A renewal that fails is logged,
-            /// counted and tried again; when it succeeds in time the hold is not lost.
+            /// True if others may have the units now: the store did not have the hold at a renewal, or no
+            /// renewal has succeeded for its ttl. It stays true. Tidegate logs and counts a failed renewal, and
+            /// tries again. If it succeeds in time, the hold is not lost.
             #[getter]
             fn lost(&self) -> bool {
                 self.0.is_lost()
@@ -153,7 +153,7 @@ pub(crate) fn give_back(held: impl Send) {
 pub(crate) struct AsyncHold(HeldUnits);
 
 impl AsyncHold {
-    /// The result of `AsyncLimiter.hold`; raises `RateLimited` for a denial.
+    /// The result of `AsyncLimiter.hold`. It raises `RateLimited` for a denial.
     pub(crate) fn from_outcome(py: Python<'_>, outcome: Outcome) -> PyResult<Py<PyAny>> {
         match outcome {
             Outcome::Hold(hold) => Ok(Py::new(py, Self(HeldUnits::new(py, hold)?))?.into_any()),
@@ -170,7 +170,7 @@ hold_methods! { AsyncHold {
     fn settle(&self, #[pyo3(from_py_with = cost)] actual_cost: Cost) -> CallCoroutine {
         let (limiter, decision) = (self.0.limiter.clone(), self.0.decision.get().inner.clone());
         // It must finish, because the Decision counts as settled from now on.
-        CallCoroutine::of_task(none_from_outcome, true, async move {
+        CallCoroutine::of_task(&limiter.clone(), none_from_outcome, true, async move {
             limiter.settle(&decision, actual_cost).await.map(|()| Outcome::Nothing)
         })
     }

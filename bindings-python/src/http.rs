@@ -87,7 +87,7 @@ impl Headers {
     fn new(name: &Bound<'_, PyAny>) -> PyResult<Self> {
         let text = name.cast::<PyString>().map_err(|_| {
             let words = http::Headers::ALL.map(|choice| format!("{:?}", choice.name())).join(", ");
-            config(format!("headers is one of {words}, not {}", shown(name)))
+            config(format!("headers must be one of {words}, not {}", shown(name)))
         })?;
         Ok(Self { inner: self::text(text, ErrorKind::ConfigInvalid, "headers")?.parse().map_err(raise)? })
     }
@@ -109,7 +109,7 @@ impl Headers {
         PyList::new(py, pairs.collect::<PyResult<Vec<_>>>()?)
     }
 
-    /// What an OpenAPI document says of the response of a refused request, as JSON.
+    /// The description of a refusal for an OpenAPI document, as JSON.
     #[pyo3(signature = () -> "str")]
     fn openapi(&self) -> String {
         http::openapi_response(self.inner)
@@ -191,7 +191,7 @@ impl ClientIp {
 fn trusted(given: &Bound<'_, PyAny>) -> PyResult<Trusted> {
     let wrong = || {
         config(format!(
-            "trusted_proxies is a list of addresses and networks such as [\"10.0.0.0/8\"], or a number of hops, not {}",
+            "trusted_proxies must be a list of addresses and networks such as [\"10.0.0.0/8\"], or a number of hops, not {}",
             shown(given)
         ))
     };
@@ -217,7 +217,10 @@ fn trusted(given: &Bound<'_, PyAny>) -> PyResult<Trusted> {
 /// A number of bits. The core checks its range.
 fn ipv6_prefix(given: &Bound<'_, PyAny>) -> PyResult<u8> {
     if given.is_instance_of::<PyBool>() || !given.hasattr("__index__")? {
-        return Err(PyTypeError::new_err(format!("ipv6_prefix is a whole number of bits, not {}", shown(given))));
+        return Err(PyTypeError::new_err(format!(
+            "ipv6_prefix must be a whole number of bits from 1 to 128, not {}",
+            shown(given)
+        )));
     }
     given
         .extract()
@@ -236,14 +239,14 @@ impl ClientIp {
         Ok(Self { inner: http::ClientIp::new(trusted, ipv6_prefix).map_err(raise)? })
     }
 
-    /// Whether X-Forwarded-For is read at all.
+    /// True if X-Forwarded-For is read at all.
     #[getter]
     fn reads_forwarded(&self) -> bool {
         self.inner.reads_forwarded()
     }
 
-    /// The key of a request, from its peer's address and the lines of X-Forwarded-For. `unix` says that the server listens on
-    /// a Unix domain socket, whose peers have no address; any other peer without one raises KeyInvalid.
+    /// The key of a request, from its peer's address and the lines of X-Forwarded-For. `unix` is true if the server listens on
+    /// a Unix domain socket, because its peers have no address. Any other peer without one raises KeyInvalid.
     #[pyo3(signature = (peer: "str | None", forwarded: "list[bytes] | None" = None, unix: "bool" = false) -> "str")]
     fn key(&self, peer: Option<&Bound<'_, PyString>>, forwarded: Option<Vec<Vec<u8>>>, unix: bool) -> PyResult<String> {
         let address = peer.map(|peer| peer.to_string_lossy());

@@ -8,7 +8,7 @@ use pyo3::types::PyDict;
 use tidegate::OverriddenKey;
 use tidegate::host::Outcome;
 
-/// A key that has other numbers than its policy.
+/// A key with an override.
 #[pyclass(module = "tidegate", frozen, eq)]
 #[derive(PartialEq)]
 pub(crate) struct Override {

@@ -3,13 +3,13 @@
 // Only the names of the Python module are public.
 #![allow(missing_docs, reason = "every Python name has a docstring, written for help()")]
 
-mod actual_costs;
 mod admission;
 mod attempt;
 mod call_coroutine;
 mod clock;
 mod command;
 mod convert;
+mod costs;
 mod decision;
 mod error;
 mod fork;
@@ -28,6 +28,7 @@ mod loop_waker;
 mod observation;
 mod options;
 mod outgoing_call;
+mod own_store;
 mod policy;
 mod policy_argument;
 mod policy_use;
@@ -37,6 +38,7 @@ mod python_call;
 mod rollout;
 mod stats;
 mod store_change;
+mod verify_store;
 mod warning;
 
 /// The compiled part of the package `tidegate`; import its names from there.
@@ -54,6 +56,8 @@ mod _tidegate {
     use crate::clock::ManualClock;
     #[pymodule_export]
     use crate::command::run_command;
+    #[pymodule_export]
+    use crate::costs::{costs_of_entries, shared_cost};
     #[pymodule_export]
     use crate::decision::{Decision, restore_decision};
     #[pymodule_export]
@@ -96,6 +100,8 @@ mod _tidegate {
     use crate::stats::metrics;
     #[pymodule_export]
     use crate::store_change::StoreChange;
+    #[pymodule_export]
+    use crate::verify_store::verify_store;
     #[pymodule_export]
     use crate::warning::Warning;
 

@@ -8,9 +8,9 @@ use crate::error::{policy, raise};
 
 /// A limit: `count` units per `period`, counted by an algorithm.
 ///
-/// `period` is a number of seconds or a text such as "10m" or "month"; for "concurrency" it is the holds' ttl and may be
+/// `period` is a number of seconds or a text such as "10m" or "month". For "concurrency" it is the ttl of holds and may be
 /// left out. Only buckets have a `burst`, only token-bucket has `initial`, only sliding-window has a `precision`.
-/// With a `unit` it counts what it names, such as "tokens", and a call says how many. A calendar-window of one day, week, month or year
+/// With a `unit` it counts that unit, such as "tokens", and a call gives the number. A calendar-window of one day, week, month or year
 /// may begin at another moment, `from_="day 15 at 06:00"`, and by the clocks of a time zone, `in_="Europe/Berlin"`.
 #[pyclass(module = "tidegate", frozen, eq, hash)]
 #[derive(PartialEq, Eq, Hash)]
@@ -75,7 +75,11 @@ impl Limit {
         let period = match period {
             Some(period) => period,
             None if algorithm == Algorithm::Concurrency => host::DEFAULT_TTL,
-            None => return Err(policy(format!("a limit of {algorithm} needs a period"))),
+            None => {
+                return Err(policy(format!(
+                    "a limit of {algorithm} needs a period: give one, as in period='1 minute'"
+                )));
+            }
         };
         let mut limit = tidegate::Limit::new(algorithm, count, period).map_err(raise)?;
         if let Some(burst) = burst {
@@ -111,7 +115,7 @@ impl Limit {
         self.inner.count()
     }
 
-    /// The period in seconds; months of 30 and years of 360 days. The holds' ttl for "concurrency".
+    /// The period in seconds, with months of 30 and years of 360 days. For "concurrency", the ttl of holds.
     #[getter]
     fn period(&self) -> f64 {
         self.inner.period().micros() as f64 / 1e6
@@ -135,19 +139,19 @@ impl Limit {
         (self.inner.algorithm() == Algorithm::SlidingWindow).then(|| self.inner.precision())
     }
 
-    /// What it counts, where it names it: a call says how many of these it takes.
+    /// The unit that it counts, if it has one. A call gives the number of them.
     #[getter]
     fn unit(&self) -> Option<&str> {
         self.inner.unit().map(tidegate::Unit::name)
     }
 
-    /// Where in its period each window begins, such as "day 15 at 06:00"; None where it begins as every period does.
+    /// The moment of its period at which each window begins, such as "day 15 at 06:00". None for the beginning of the period.
     #[getter]
     fn from_(&self) -> Option<String> {
         self.inner.anchor().map(ToString::to_string)
     }
 
-    /// The time zone by whose clocks windows begin; None for UTC.
+    /// The time zone of its windows. None for UTC.
     #[getter]
     fn in_(&self) -> Option<&str> {
         self.inner.zone()

@@ -28,13 +28,13 @@ impl LimitState {
         self.inner.algorithm.name()
     }
 
-    /// What it counts, where it names it.
+    /// The unit that it counts, if it has one.
     #[getter]
     fn unit(&self) -> Option<&str> {
         self.inner.unit.as_ref().map(tidegate::Unit::name)
     }
 
-    /// The units of it that were asked for.
+    /// The units of it that the call asked for.
     #[getter]
     fn cost(&self) -> u64 {
         self.inner.cost
@@ -46,7 +46,7 @@ impl LimitState {
         self.inner.limit
     }
 
-    /// Its period in seconds; the ttl of the holds for "concurrency".
+    /// Its period in seconds. For "concurrency", the ttl of holds.
     #[getter]
     fn period(&self) -> f64 {
         self.inner.period.micros() as f64 / 1e6
@@ -58,7 +58,7 @@ impl LimitState {
         self.inner.remaining
     }
 
-    /// Units that are used beyond it: by a charge, or because its numbers were lowered.
+    /// The units that are used beyond it, after a charge or after its numbers were lowered.
     #[getter]
     fn over(&self) -> u64 {
         self.inner.over
@@ -76,13 +76,13 @@ impl LimitState {
         self.inner.next_after.map(in_seconds)
     }
 
-    /// Seconds until it is as if unused.
+    /// Seconds until it is as if it were unused.
     #[getter]
     fn reset_after(&self) -> f64 {
         in_seconds(self.inner.reset_after)
     }
 
-    /// Whether it denied the check.
+    /// True if it denied the check.
     #[getter]
     fn exceeded(&self) -> bool {
         self.inner.exceeded

@@ -14,22 +14,22 @@ use crate::loop_reader::LoopReader;
 
 /// Checks limits on the calling thread.
 ///
-/// - `store`: where usage lives: "memory://" (the default), a file ("file:///path/to/limits"), a Redis URL, a list of URLs that share the keys, or a `rollout`.
-/// - `policies`: by name; a notation such as "20/minute; 5/3s", a Policy, or a dict as in a policy file.
-/// - `prefix`: what every key in Redis begins with; "tg" by default.
-/// - `key_secret`: at least 16 bytes for the digests in the names of Redis keys, so that a copy of the data does not tell whether
-///   a key that was guessed, such as an address, was used. All limiters that share limits need the same one.
-/// - `timeout`: the longest time that a call may wait for the store, in seconds; 0.25 by default.
+/// - `store`: "memory://" (the default), a file ("file:///path/to/limits"), a Redis URL, a list of URLs, or a `rollout`.
+/// - `policies`: the policies by name. Each is a notation such as "20/minute; 5/3s", a Policy, or a dict as in a policy file.
+/// - `prefix`: the beginning of every key in Redis, "tg" by default.
+/// - `key_secret`: at least 16 bytes for the digests in the names of Redis keys. With it, a copy of the data does not show if
+///   a guessed key, such as an address, was used. All limiters that share limits need the same secret.
+/// - `timeout`: the longest time that a call may wait for the store, in seconds, 0.25 by default.
 /// - `on_store_error`: the answer to a check when the store fails: "raise", "open", "closed" or "local" (the default).
-/// - `deny_cache`: for how many seconds a denied key may be denied without asking the store; 1.0 by default, 0 is off.
-/// - `on_change`: called with a StoreChange when a store is lost, refuses or is back, on a thread of its own.
+/// - `deny_cache`: the seconds for which a denial is repeated without a call to the store, 1.0 by default. 0 turns it off.
+/// - `on_change`: a function that gets a StoreChange when a store is lost, refuses calls or is back. It runs on a separate thread.
 /// - `clock`: a ManualClock, for tests.
 /// - `log_refusals`: True logs each refusal to the logger "tidegate", at most ten a second.
 ///
-/// For type checkers it may name its policies: `limiter: Limiter[Literal["free", "pro"]] = Limiter(policies={…})` takes no other
-/// names. A notation is then given as a Policy.
+/// For type checkers you can name the policies: `limiter: Limiter[Literal["free", "pro"]] = Limiter(policies={…})` takes no other
+/// names. Give a notation as a Policy then.
 ///
-/// It may be shared by threads, and made before a fork::
+/// Threads may share it, and you may make it before a fork::
 ///
 ///     limiter = Limiter(policies={"login": "20/minute; 5/3s"})
 ///     if not limiter.check("login", "alice"):
@@ -42,13 +42,13 @@ pub(crate) struct Limiter {
 
 /// Checks limits from event loops without blocking them. Checks that wait at the same moment travel to Redis as one call.
 ///
-/// The options are those of Limiter. It may be shared by event loops of several threads, and made before a fork::
+/// The options are those of Limiter. Event loops of several threads may share it, and you may make it before a fork::
 ///
 ///     limiter = AsyncLimiter("redis://127.0.0.1:6379/0", policies={"login": "20/minute; 5/3s"})
 ///     if not await limiter.check("login", "alice"):
 ///         ...
 ///
-/// A call is made when it is awaited. If it is cancelled in flight, it is not known whether it was charged.
+/// A call is made when you await it. If you cancel it in flight, it may or may not have been charged.
 #[pyclass(module = "tidegate", frozen, weakref, generic)]
 pub(crate) struct AsyncLimiter {
     pub(crate) reader: Arc<LoopReader>,

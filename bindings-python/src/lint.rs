@@ -9,11 +9,11 @@ use crate::error::{raise, raise_about};
 use crate::policy::{Policy, named_policies};
 use crate::warning::{Warning, listed};
 
-/// Warns of what probably does not do what was intended.
+/// Warns about limits and options that probably do not have the intended effect.
 ///
 /// It takes the path of a policy file, a notation such as "10/10s; 600/600s", a Policy, or policies by name as a limiter
-/// takes them. A text that ends like the name of a file is a path. The list is empty when nothing was found. What is not
-/// valid raises PolicyError.
+/// takes them. A text that ends like the name of a file is a path. The list is empty if nothing was found. An invalid
+/// policy raises PolicyError.
 #[pyfunction]
 #[pyo3(signature = (source: "str | PathLike[str] | Policy | Mapping[str, Any]") -> "list[Warning]")]
 pub(crate) fn lint(source: &Bound<'_, PyAny>) -> PyResult<Vec<Warning>> {

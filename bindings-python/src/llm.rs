@@ -7,19 +7,19 @@ use tidegate::http::{LlmRequest, OutputRule, TokenRules};
 use crate::convert::shown;
 use crate::error::config;
 
-/// What estimates the calls of a preset, and learns of them.
+/// Estimates the calls of a preset, and learns from them.
 #[pyclass(frozen)]
 pub(crate) struct TokenEstimator {
     inner: Mutex<tidegate::http::TokenEstimator>,
 }
 
-/// What a call is charged.
+/// The charge of a call.
 #[pyclass(frozen)]
 pub(crate) struct TokenEstimate {
     inner: tidegate::http::TokenEstimate,
 }
 
-/// Reads what was used out of a response that comes in chunks.
+/// Reads the usage out of a response that comes in chunks.
 #[pyclass(frozen)]
 pub(crate) struct UsageReader {
     inner: Mutex<tidegate::http::UsageReader>,
@@ -45,9 +45,9 @@ impl TokenEstimator {
         Ok(Self { inner: Mutex::new(inner) })
     }
 
-    /// What the request to this path with this body is charged; None where it is for no model.
+    /// The charge of the request to this path with this body. None if the request is not for a model.
     ///
-    /// With a tokenizer the texts count as many tokens as it returns, a number or something of that length.
+    /// A tokenizer counts the tokens of the texts. It returns a number, or a sequence with that length.
     #[pyo3(signature = (path: "str | None", body: "bytes", tokenizer: "Callable[[str], Any] | None" = None) -> "TokenEstimate | None")]
     fn estimate(
         &self,
@@ -81,7 +81,7 @@ impl TokenEstimator {
         Ok(Some(TokenEstimate { inner: self.inner.lock().estimate(request) }))
     }
 
-    /// What a call has cost, as far as its response says; None where it says nothing and was served.
+    /// The actual cost of a call, from its response. None if the response has no usage and the call was served.
     #[pyo3(signature = (estimate: "TokenEstimate", response: "UsageReader", status: "int") -> "tuple[int | None, int | None] | None")]
     fn settle(&self, estimate: &TokenEstimate, response: &UsageReader, status: u16) -> Option<Tokens> {
         let usage = response.inner.lock().usage();

@@ -42,6 +42,17 @@ pub(crate) struct LoopCompletions {
     pub(crate) number: u64,
 }
 
+/// Work that begins on an event loop.
+pub(crate) trait LoopWork: Send + Sync {
+    fn begin(&self, event_loop: &Bound<'_, PyAny>) -> PyResult<()>;
+}
+
+/// An event loop that takes work from any thread.
+pub(crate) trait AskedLoop: Send + Sync {
+    /// The loop begins this work soon, once.
+    fn ask(&self, work: Arc<dyn LoopWork>);
+}
+
 /// Collects the answers for one event loop. Threads of the core put answers here, and touch no Python object.
 struct CompletionList {
     state: Mutex<ArrivedAnswers>,
@@ -53,6 +64,8 @@ struct ArrivedAnswers {
     answers: Vec<(u64, Result<Outcome>)>,
     /// The tickets of cancelled calls that will still get an answer.
     discarded: HashSet<u64>,
+    /// The work that the loop begins when it takes the answers.
+    work: Vec<Arc<dyn LoopWork>>,
 }
 
 impl Wake for CompletionList {
@@ -71,6 +84,17 @@ impl CompletionQueue for CompletionList {
             return;
         }
         state.answers.push((ticket, outcome));
+    }
+}
+
+impl AskedLoop for CompletionList {
+    fn ask(&self, work: Arc<dyn LoopWork>) {
+        let mut state = self.state.lock();
+        if !state.work.iter().any(|known| Arc::ptr_eq(known, &work)) {
+            state.work.push(work);
+        }
+        drop(state);
+        self.waker.wake();
     }
 }
 
@@ -313,6 +337,11 @@ impl LoopCompletions {
         self.list.discard(ticket, may_arrive);
     }
 
+    /// The loop, for work of other threads.
+    pub(crate) fn asked(&self) -> Arc<dyn AskedLoop> {
+        Arc::clone(&self.list) as Arc<dyn AskedLoop>
+    }
+
     /// Notes that the loop is about to read replies. Until `deliver`, arriving answers need not wake it.
     pub(crate) fn suppress_wakes(&self) {
         self.list.waker.suppress();
@@ -324,6 +353,8 @@ impl LoopCompletions {
         let (py, completions) = (slf.py(), slf.get());
         let _call = PythonCall::begin(py);
         completions.list.waker.enable();
+        let work = std::mem::take(&mut completions.list.state.lock().work);
+        work.iter().try_for_each(|work| work.begin(completions.event_loop.bind(py)))?;
         let (answers, waiting) = (completions.list.take(), PyList::empty(py));
         if answers.len() > 1 {
             batch.expect(answers.len());

@@ -158,7 +158,7 @@ mod on_loop {
         };
     }
 
-    /// What reads the replies when the loop says that there are some. Only the loop refers to it: closing the loop ends the reading.
+    /// Reads the replies when the loop reports some. Only the loop refers to it: closing the loop ends the reading.
     #[pyclass(module = "tidegate", frozen, name = "_LoopReaderCallback")]
     struct LoopReaderCallback {
         poller: ReplyPoller,

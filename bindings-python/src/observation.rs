@@ -12,7 +12,7 @@ use tidegate::policy::Unit;
 use crate::convert::{in_seconds, named_seconds, number, optional_seconds, shown};
 use crate::error::{config, raise};
 
-/// What a response says of one limit, or how long it tells to wait. None is what it does not say.
+/// One limit that a response reports, or a wait that it asks for. A field is None if the response does not have it.
 ///
 ///     for observation in Observation.from_headers(response.headers, status=response.status_code):
 ///         print(observation.limit, observation.remaining, observation.retry_after)
@@ -46,19 +46,19 @@ impl Observation {
         inner.scope = scopes
             .into_iter()
             .find(|known| known.name() == scope)
-            .ok_or_else(|| config(format!("scope is 'key' or 'all', not {scope:?}")))?;
+            .ok_or_else(|| config(format!("scope must be 'key' or 'all', not {scope:?}")))?;
         inner.unit = unit.map(Unit::new).transpose().map_err(raise)?;
         (inner.name, inner.limit, inner.remaining) = (name, limit, remaining);
         (inner.window, inner.reset_after, inner.retry_after) = (window, reset_after, retry_after);
         Ok(Self { inner })
     }
 
-    /// What the response with these headers says: an Observation for each limit. One with `retry_after` comes first.
+    /// Reads the limits in these headers: an Observation for each limit. One with `retry_after` comes first.
     ///
-    /// `headers` is a mapping, or pairs of names and values. `date` is when the response came, in seconds since 1970 or as a
-    /// datetime; by default now. Moments are told by the clock of the service where the response has a `Date`. `status` says
-    /// whether it is a refusal; the `body`, as it came, is read of a 403, 429 and 503. No wait is longer than
-    /// `max_learned_wait`. What is absurd is ignored.
+    /// `headers` is a mapping, or pairs of names and values. `date` is the time of the response, in seconds since 1970 or as a
+    /// datetime, by default now. If the response has a `Date`, moments go by the clock of the service. `status` shows
+    /// if it is a refusal. Give the `body` as it came, which is read for a 403, 429 and 503. No wait is longer than
+    /// `max_learned_wait`. Impossible values are ignored.
     #[staticmethod]
     #[pyo3(signature = (headers: "Mapping[str, str] | Mapping[bytes, bytes] | Iterable[tuple[str, str]] | Iterable[tuple[bytes, bytes]]", date: "float | datetime | None" = None, *, status: "int | None" = None, body: "bytes | str | None" = None, max_learned_wait: "float | timedelta | None" = None) -> "list[Observation]")]
     fn from_headers(
@@ -89,19 +89,19 @@ impl Observation {
         self.inner.window.map(in_seconds)
     }
 
-    /// What the limit counts, such as "tokens".
+    /// The unit that the limit counts, such as "tokens".
     #[getter]
     fn unit(&self) -> Option<&str> {
         self.inner.unit.as_ref().map(Unit::name)
     }
 
-    /// The units that are left; never more than `limit`.
+    /// The units that are left, never more than `limit`.
     #[getter]
     fn remaining(&self) -> Option<u64> {
         self.inner.remaining
     }
 
-    /// The seconds until the limit is reset, or until more units are left where the response says that. 0 when it has passed.
+    /// The seconds until the limit is reset, or until more units are left if the response has that. 0 if the moment has passed.
     #[getter]
     fn reset_after(&self) -> Option<f64> {
         self.inner.reset_after.map(in_seconds)
@@ -113,7 +113,7 @@ impl Observation {
         self.inner.retry_after.map(in_seconds)
     }
 
-    /// Whom `retry_after` concerns: "key", the key of the request, or "all", every request to the service.
+    /// The scope of `retry_after`: "key" for the key of the request, or "all" for every request to the service.
     #[getter]
     fn scope(&self) -> &'static str {
         self.inner.scope.name()
@@ -134,7 +134,7 @@ impl Observation {
         Ok(dict)
     }
 
-    /// What the response says; what it does not say is left out.
+    /// The fields that the response has.
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let mut fields = Vec::new();
         for (name, value) in self.as_dict(py)? {
@@ -149,7 +149,7 @@ impl Observation {
 /// The argument of `observe`: an Observation or several.
 pub(crate) fn observations(given: &Bound<'_, PyAny>) -> PyResult<Vec<tidegate::http::Observation>> {
     let wrong = |given: &Bound<'_, PyAny>| {
-        PyTypeError::new_err(format!("argument 'observation': an Observation or several, not {}", shown(given)))
+        PyTypeError::new_err(format!("argument 'observation' must be an Observation or several, not {}", shown(given)))
     };
     let one = |given: &Bound<'_, PyAny>| Some(given.cast::<Observation>().ok()?.get().inner.clone());
     match one(given) {
@@ -197,7 +197,7 @@ fn moment(date: &Bound<'_, PyAny>) -> PyResult<Duration> {
 fn fields(headers: &Bound<'_, PyAny>) -> PyResult<Vec<(String, Vec<u8>)>> {
     let wrong = |given: &Bound<'_, PyAny>| {
         PyTypeError::new_err(format!(
-            "argument 'headers': a mapping of names to values, or pairs of them, not {}",
+            "argument 'headers' must be a mapping of names to values, or pairs of them, not {}",
             shown(given)
         ))
     };
@@ -231,5 +231,5 @@ fn bytes<'a>(what: &str, given: &'a Bound<'_, PyAny>) -> PyResult<Cow<'a, [u8]>>
         });
     }
     let bytes = given.cast::<PyBytes>().map(|bytes| Cow::Borrowed(bytes.as_bytes()));
-    bytes.map_err(|_| PyTypeError::new_err(format!("argument '{what}': text or bytes, not {}", shown(given))))
+    bytes.map_err(|_| PyTypeError::new_err(format!("argument '{what}' must be text or bytes, not {}", shown(given))))
 }

@@ -11,6 +11,7 @@ use tidegate::{Builder, ErrorKind};
 use crate::clock::ManualClock;
 use crate::convert::{argument, named_seconds, number, owned_text, shown, store_url, timedelta_seconds, unexpected};
 use crate::error::{config, raise};
+use crate::own_store;
 use crate::policy::{named_policies, on_store_error};
 use crate::rollout::Rollout;
 use crate::store_change;
@@ -93,9 +94,12 @@ impl LimiterOptions<'_, '_> {
         if let Ok(url) = store.cast::<PyString>() {
             return Ok(builder.store(store_url(url)?));
         }
+        if own_store::is_store(store)? {
+            return Ok(builder.key_value_store(own_store::host_store(store, Some(self.function))?));
+        }
         let wrong = |given| {
             PyTypeError::new_err(format!(
-                "a store is a URL such as \"redis://127.0.0.1:6379/0\", or a list of URLs, not {}",
+                "a store must be a URL such as \"redis://127.0.0.1:6379/0\", a list of URLs, or a KeyValueStore of tidegate.stores, not {}",
                 shown(given)
             ))
         };
@@ -112,7 +116,7 @@ impl LimiterOptions<'_, '_> {
 /// Reads a secret. No message shows it.
 fn secret(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     let Ok(text) = value.cast::<PyString>() else {
-        return value.extract().map_err(|_| PyTypeError::new_err(format!("argument '{name}': a text or bytes")));
+        return value.extract().map_err(|_| PyTypeError::new_err(format!("argument '{name}' must be text or bytes")));
     };
     let wrong = |_| config(format!("the {name} has half a surrogate pair: it cannot be written as UTF-8; give bytes"));
     Ok(text.to_str().map_err(wrong)?.as_bytes().to_vec())
@@ -122,7 +126,7 @@ fn secret(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
 fn callers(name: &str, value: &Bound<'_, PyAny>) -> PyResult<usize> {
     // Python takes True for a number.
     if !value.is_instance_of::<PyInt>() || value.is_instance_of::<PyBool>() {
-        return Err(PyTypeError::new_err(format!("argument '{name}': a whole number, not {}", shown(value))));
+        return Err(PyTypeError::new_err(format!("argument '{name}' must be a whole number, not {}", shown(value))));
     }
     value.extract().map_err(|_| config(format!("{name} is {}: it must be a whole number from 1 on", shown(value))))
 }

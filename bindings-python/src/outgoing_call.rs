@@ -8,7 +8,7 @@ use tidegate::{CheckOptions, Cost};
 use crate::convert::{Key, cost, priority, utf8};
 use crate::policy_argument::{OwnedPolicy, PolicyArgument};
 
-/// What a call that goes out asks its limits for. `origin` is the key for waits that the service imposes on all its callers, if it is
+/// The request of an outgoing call to its limits. `origin` is the key for waits that the service imposes on all its callers, if it is
 /// not `key`.
 #[pyclass(module = "tidegate._tidegate", frozen)]
 pub(crate) struct OutgoingCall {

@@ -37,7 +37,8 @@ fn to_limits(given: &Bound<'_, PyAny>) -> PyResult<Vec<tidegate::Limit>> {
     if let Ok(limit) = given.cast::<Limit>() {
         return Ok(vec![limit.get().inner.clone()]);
     }
-    let wrong = || PyTypeError::new_err(format!("limits are a str, a Limit or a list of both, not {}", shown(given)));
+    let wrong =
+        || PyTypeError::new_err(format!("limits must be a str, a Limit or a list of both, not {}", shown(given)));
     // A dict is iterable too, namely over its keys.
     if given.is_instance_of::<PyDict>() {
         return Err(wrong());
@@ -46,7 +47,7 @@ fn to_limits(given: &Bound<'_, PyAny>) -> PyResult<Vec<tidegate::Limit>> {
     for one in given.try_iter().map_err(|_| wrong())? {
         let one = one?;
         if !one.is_instance_of::<PyString>() && !one.is_instance_of::<Limit>() {
-            return Err(PyTypeError::new_err(format!("a limit is a str or a Limit, not {}", shown(&one))));
+            return Err(PyTypeError::new_err(format!("a limit must be a str or a Limit, not {}", shown(&one))));
         }
         limits.extend(to_limits(&one)?);
     }
@@ -57,7 +58,7 @@ fn to_limits(given: &Bound<'_, PyAny>) -> PyResult<Vec<tidegate::Limit>> {
 pub(crate) fn on_store_error(word: &Bound<'_, PyAny>) -> Result<OnStoreError, String> {
     let choices = || OnStoreError::ALL.map(OnStoreError::name).join(", ");
     let choice = word.extract::<&str>().ok().and_then(OnStoreError::from_name);
-    choice.ok_or_else(|| format!("on_store_error is one of {}, not {}", choices(), shown(word)))
+    choice.ok_or_else(|| format!("on_store_error must be one of {}, not {}", choices(), shown(word)))
 }
 
 fn to_optional_name(given: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
@@ -76,7 +77,7 @@ fn option_value(option: &PolicyOption, given: &Bound<'_, PyAny>) -> PyResult<Opt
         OptionKind::Duration => OptionValue::Duration(period(given)?),
         OptionKind::BlockFor => OptionValue::BlockFor(block_for(given)?),
         OptionKind::Count { of, .. } => {
-            let wrong = || policy(format!("{} is a whole number of {of}, not {}", option.name, shown(given)));
+            let wrong = || policy(format!("{} must be a whole number of {of}, not {}", option.name, shown(given)));
             let number = whole(given).ok_or_else(wrong)?;
             OptionValue::Count(u32::try_from(number).unwrap_or(u32::MAX))
         }
@@ -119,7 +120,7 @@ fn parts_by_class(priorities: &Priorities) -> BTreeMap<String, String> {
 fn priorities(given: &Bound<'_, PyAny>) -> PyResult<Priorities> {
     let wrong = || {
         policy(format!(
-            "priorities are classes of calls with their parts, as in {{\"batch\": \"30%\"}}, not {}",
+            "priorities must be a dict from classes to their parts, as in {{\"batch\": \"30%\"}}, not {}",
             shown(given)
         ))
     };
@@ -154,7 +155,7 @@ pub(crate) fn key_override(given: &Bound<'_, PyAny>) -> PyResult<KeyOverride> {
 }
 
 fn overrides(given: &Bound<'_, PyAny>) -> PyResult<Overrides> {
-    let wrong = || PyTypeError::new_err(format!("overrides are a dict from keys to limits, not {}", shown(given)));
+    let wrong = || PyTypeError::new_err(format!("overrides must be a dict from keys to limits, not {}", shown(given)));
     let given = given.cast::<PyDict>().map_err(|_| wrong())?;
     let own = |(key, own): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
         Ok((owned_text(&key, ErrorKind::PolicyInvalid, "the key of an override")?, key_override(&own)?))
@@ -194,7 +195,8 @@ fn lease(given: &Bound<'_, PyAny>) -> PyResult<Lease> {
     if let Ok(text) = given.cast::<PyString>() {
         return Lease::parse(self::text(text, ErrorKind::PolicyInvalid, "lease")?).map_err(raise);
     }
-    let wrong = || policy(format!("lease is a part such as \"5%\" or a whole number of units, not {}", shown(given)));
+    let wrong =
+        || policy(format!("lease must be a part such as \"5%\" or a whole number of units, not {}", shown(given)));
     Lease::units(whole(given).ok_or_else(wrong)?).map_err(raise)
 }
 
@@ -226,11 +228,12 @@ fn about_policy(py: Python<'_>, name: &str, error: PyErr) -> PyErr {
 
 /// Reads a map of policies by name.
 pub(crate) fn named_policies(policies: &Bound<'_, PyAny>) -> PyResult<Vec<tidegate::Policy>> {
-    let wrong = || PyTypeError::new_err(format!("policies is a map by name, not {}", shown(policies)));
+    let wrong =
+        || PyTypeError::new_err(format!("policies must be a dict of policies by name, not {}", shown(policies)));
     let mut found = Vec::new();
     for item in policies.call_method0("items").map_err(|_| wrong())?.try_iter()? {
         let (name, given): (Bound<'_, PyAny>, Bound<'_, PyAny>) = item?.extract()?;
-        let wrong = |_| policy(format!("a policy's name is text (str), not {}", shown(&name)));
+        let wrong = |_| policy(format!("a policy's name must be text (str), not {}", shown(&name)));
         let name = text(name.cast().map_err(wrong)?, ErrorKind::PolicyInvalid, "the policy's name")?.to_owned();
         found.push(named(&name, &given)?);
     }
@@ -248,7 +251,12 @@ fn from_dict(name: &str, map: &Bound<'_, PyAny>) -> PyResult<tidegate::Policy> {
     // Environment variables are only for files.
     let file = PolicyFile::parse_with(&text, Format::Json, None, &|_| None)
         .map_err(|error| policy(format!("policy {name:?}: {}", error.message())))?;
-    file.policies().first().cloned().ok_or_else(|| policy(format!("policy {name:?} has no limits")))
+    file.policies().first().cloned().ok_or_else(|| {
+        policy(format!(
+            "the policy {name:?} has no limits: give at least one, such \
+        as '20/minute'"
+        ))
+    })
 }
 
 #[pymethods]
@@ -277,14 +285,14 @@ impl Policy {
         Ok(Self { inner: policy })
     }
 
-    /// This policy as calls that go out keep it: the other side counts what arrives, and begins its windows when it likes, so that a
-    /// margin of so many seconds stays for how much the way there differs. Its calls count what responses say of them: see `observe`.
+    /// This policy for outgoing calls. The service counts calls when they arrive, and begins its windows at any moment, so a
+    /// margin of this number of seconds allows for differences in travel time. Its calls obey the limits in responses: see `observe`.
     #[pyo3(signature = (margin: "float | timedelta" = Duration::from_millis(50)) -> "Policy", text_signature = "($self, margin=0.05)")]
     fn paced(&self, #[pyo3(from_py_with = margin)] margin: Duration) -> PyResult<Self> {
         self.inner.paced(margin).map(|inner| Self { inner }).map_err(raise)
     }
 
-    /// The policy of calls that nothing limits but what responses say.
+    /// The policy of calls that only the limits in responses limit.
     #[staticmethod]
     #[pyo3(signature = () -> "Policy")]
     fn learned() -> PyResult<Self> {
@@ -305,63 +313,63 @@ impl Policy {
     }
 
     // options: policy
-    /// What a check answers when the store fails; overrides the limiter's choice.
+    /// The answer to a check when the store fails. It overrides the choice of the limiter.
     #[getter]
     fn on_store_error(&self) -> Option<&'static str> {
         self.inner.options().on_store_error.map(OnStoreError::name)
     }
 
-    /// Evaluate and count, but never deny.
+    /// Evaluate and count the policy, but never deny a call.
     #[getter]
     fn shadow(&self) -> bool {
         self.inner.options().shadow
     }
 
-    /// Once denied, the key stays denied this long; of several lengths, each further block has the next, and the last
-    /// repeats.
+    /// The time for which a key stays denied after a denial. With several times, each new block takes the next, and the
+    /// last repeats.
     #[getter]
     fn block_for(&self) -> Option<BlockLengths> {
         self.inner.options().block_for.as_ref().map(block_lengths)
     }
 
-    /// With several lengths in `block_for`: a key whose last block ended so long ago begins with the first length
-    /// again. Without it a day.
+    /// The time after the end of a block until the next block takes the first time of `block_for` again. Without it, a
+    /// day.
     #[getter]
     fn forgive(&self) -> Option<f64> {
         self.inner.options().forgive.map(|period| period.micros() as f64 / 1e6)
     }
 
-    /// Charge denied checks too: a caller that keeps trying stays out.
+    /// Charge denied checks too, so that a caller that keeps trying stays denied.
     #[getter]
     fn count_denied(&self) -> bool {
         self.inner.options().count_denied
     }
 
-    /// Remember that many of the newest attempts with their metadata; 0 is none.
+    /// The number of newest attempts to remember with their metadata. With 0, nothing is remembered.
     #[getter]
     fn journal(&self) -> u32 {
         self.inner.options().journal
     }
 
-    /// Take units in advance and spend them without the network: a number of units, or a part such as `5%`.
+    /// The units that a process takes in advance and spends without the network: a number, or a part such as `5%`.
     #[getter]
     fn lease(&self) -> Option<LeaseValue> {
         self.inner.options().lease.map(lease_value)
     }
 
-    /// Classes of calls, each with the part of every limit that it leaves free, such as `batch: 30%`.
+    /// The classes of calls. Each must leave a part of every limit free for others, such as `batch: 30%`.
     #[getter]
     fn priorities(&self) -> Option<BTreeMap<String, String>> {
         self.inner.options().priorities.as_ref().map(parts_by_class)
     }
 
-    /// How old a hold of a `concurrency` limit may become: from then on it is not renewed, and its ttl ends it.
+    /// The longest time that a hold of a `concurrency` limit is renewed. After it, the ttl ends the hold.
     #[getter]
     fn max_hold(&self) -> Option<f64> {
         self.inner.options().max_hold.map(|period| period.micros() as f64 / 1e6)
     }
 
-    /// Other limits for single keys, by the key: a notation, or `none` for no limit.
+    /// Other limits for single keys, by the key: a notation, or `none` for a key without limits.
     #[getter]
     fn overrides(&self) -> Option<BTreeMap<String, String>> {
         self.inner.options().overrides.as_ref().map(override_texts)
@@ -369,7 +377,7 @@ impl Policy {
 
     // options end
 
-    /// Warns of what probably does not do what was intended.
+    /// Warns about limits and options that probably do not have the intended effect.
     #[pyo3(signature = () -> "list[Warning]")]
     fn lint(&self) -> Vec<Warning> {
         listed(self.inner.lint())

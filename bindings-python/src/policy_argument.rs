@@ -34,10 +34,7 @@ impl<'a> PolicyArgument<'a> {
         }
         match given.cast::<Policy>() {
             Ok(policy) => Ok(Self::Policy(&policy.get().inner)),
-            Err(_) => Err(PyTypeError::new_err(format!(
-                "a policy is named by a str or given as a Policy, not {}",
-                shown(given)
-            ))),
+            Err(_) => Err(PyTypeError::new_err(format!("a policy must be a str or a Policy, not {}", shown(given)))),
         }
     }
 
@@ -91,7 +88,8 @@ pub(crate) type OwnedEntries = Vec<(OwnedPolicy, String, CheckOptions)>;
 pub(crate) fn entries(given: &Bound<'_, PyAny>) -> PyResult<OwnedEntries> {
     let wrong = |entry: &Bound<'_, PyAny>| {
         PyTypeError::new_err(format!(
-            "an entry of check_all is (policy, key), (policy, key, cost), (policy, key, cost, meta) or (policy, key, cost, meta, \
+            "an entry of check_all must be (policy, key), (policy, key, cost), (policy, key, cost, meta) or (policy, key, \
+             cost, meta, \
              priority), not {}",
             shown(entry)
         ))
@@ -115,7 +113,7 @@ pub(crate) fn entries(given: &Bound<'_, PyAny>) -> PyResult<OwnedEntries> {
     };
     let list = given.try_iter().map_err(|_| {
         PyTypeError::new_err(format!(
-            "check_all takes a list of (policy, key) or (policy, key, cost), not {}",
+            "the entries of check_all must be a list of (policy, key) or (policy, key, cost), not {}",
             shown(given)
         ))
     })?;

@@ -6,7 +6,7 @@ use pyo3::types::PyString;
 use crate::error::raise_about;
 use crate::policy_argument::PolicyArgument;
 
-/// Says that a policy is used: while it exists, `reload` refuses a file without a policy of that name.
+/// Marks a policy as used. While it exists, `reload` refuses a file without a policy of that name.
 #[pyclass(module = "tidegate", frozen)]
 pub(crate) struct PolicyUse(#[expect(dead_code, reason = "ends the use when it is dropped")] tidegate::PolicyUse);
 

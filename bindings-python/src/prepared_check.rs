@@ -143,6 +143,6 @@ impl PreparedCheck {
             let entries = asked.iter().map(|(at_place, key, cost)| (at_place.policy.as_policy(), key, cost.clone()));
             limiter.check_all(entries).await.map(Outcome::Decision)
         };
-        Ok(Bound::new(py, CallCoroutine::of_task(Decision::from_outcome, true, checked))?.into_any())
+        Ok(Bound::new(py, CallCoroutine::of_task(&reader.limiter, Decision::from_outcome, true, checked))?.into_any())
     }
 }

@@ -30,7 +30,7 @@ impl Rollout {
 
 /// Moves from an old store to a new one: `percent` of the keys use the new one, always the same keys.
 ///
-/// Give it to a limiter as its store; `limiter.set_rollout(percent)` changes the share at once. Usage is not copied from
+/// Give it to a limiter as its store. `limiter.set_rollout(percent)` changes the share at once. Usage is not copied from
 /// one store to the other::
 ///
 ///     limiter = Limiter(rollout("redis://old", "redis://new", 5))

@@ -14,7 +14,7 @@ use crate::convert::shown;
 use crate::log;
 use crate::python_call::PythonCall;
 
-/// A store was lost, refuses what it is asked, or is back. Each change is told once.
+/// A store was lost, refuses calls, or is back. Each change is reported once.
 #[pyclass(module = "tidegate", frozen)]
 pub(crate) struct StoreChange {
     inner: tidegate::StoreChange,
@@ -34,7 +34,7 @@ impl StoreChange {
         self.inner.state.name()
     }
 
-    /// What happened and why, in one sentence.
+    /// The event and its cause, in one sentence.
     #[getter]
     fn message(&self) -> &str {
         &self.inner.sentence
@@ -65,7 +65,10 @@ struct Untold {
 /// report, because the thread that noticed a change must not wait for the interpreter or for user code.
 pub(crate) fn listener(on_change: Option<&Bound<'_, PyAny>>) -> PyResult<Listener> {
     if let Some(given) = on_change.filter(|given| !given.is_callable()) {
-        return Err(PyTypeError::new_err(format!("argument 'on_change': a function, not {}", shown(given))));
+        return Err(PyTypeError::new_err(format!(
+            "argument 'on_change' must be a function of a StoreChange, not {}",
+            shown(given)
+        )));
     }
     let (on_change, untold) =
         (on_change.map(|given| given.clone().unbind()), Arc::new(InheritedMutex::<Untold>::default()));

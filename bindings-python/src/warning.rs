@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 
-/// Something in a policy or a policy file that is valid but probably not intended.
+/// A part of a policy or a policy file that is valid but probably not intended.
 #[pyclass(module = "tidegate", frozen, eq)]
 #[derive(PartialEq, Eq)]
 pub(crate) struct Warning {
@@ -17,13 +17,13 @@ impl Warning {
         &self.inner.policy
     }
 
-    /// What is wrong, and what to change.
+    /// The problem, and the change that solves it.
     #[getter]
     fn message(&self) -> &str {
         &self.inner.message
     }
 
-    /// The file; None for a policy that was given in code.
+    /// The file. None for a policy from code.
     #[getter]
     fn file(&self) -> Option<&str> {
         self.inner.location.as_ref()?.file.as_deref()
@@ -41,7 +41,7 @@ impl Warning {
         Some(self.inner.location.as_ref()?.column)
     }
 
-    /// All of it in one line.
+    /// The whole warning in one line.
     fn __str__(&self) -> String {
         self.inner.to_string()
     }

@@ -21,7 +21,8 @@ use crate::{Outcome, Output, Result, simulate};
     version,
     arg_required_else_help = true,
     max_term_width = 110,
-    after_help = "Exit codes: 0 done or allowed, 1 denied or found something, 2 error.
+    after_help = "The exit code is 0 if all is well (done, allowed), 1 if a call is denied or something was found, and 2 \
+        after an error.
 
 Examples:
   $ tidegate explain \"20/minute; 5/3s\"
@@ -34,7 +35,7 @@ pub(crate) struct Command {
     #[arg(long, global = true)]
     pub(crate) json: bool,
 
-    /// When to use colours; NO_COLOR is honoured
+    /// When to use colours. `auto` also obeys NO_COLOR
     // Read by `terminal::colours_of` before the arguments are parsed.
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     color: clap::ColorChoice,
@@ -45,19 +46,19 @@ pub(crate) struct Command {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Say in words what a policy admits: worst burst, steady use, which limit binds, what it costs
+    /// Explain a policy in words: its worst burst, its steady rate, the limit that binds, and its costs
     Explain(Explain),
-    /// Warn of what does not do what it seems to, in policy files
+    /// Check policy files, and warn about limits and options without the effect that they seem to have
     Lint(Lint),
-    /// Replay traffic through several policies side by side: a table and a plot
+    /// Replay traffic through several policies, and compare them in a table and a plot
     Simulate(simulate::Arguments),
     #[cfg(feature = "stores")]
     #[command(flatten)]
     Store(StoreVerb),
-    /// Show a policy of two limits admit, refuse, explain and admit again
+    /// Show a short demonstration: calls that are admitted, refused and admitted again
     #[cfg(feature = "demo")]
     Demo(Demo),
-    /// Print the completions of a shell
+    /// Print the completion script for a shell
     #[cfg(feature = "stores")]
     Completions(Completions),
 }

@@ -8,13 +8,14 @@ use crate::{Result, invalid};
 
 #[derive(Debug, Args)]
 pub(crate) struct KeyOptions {
-    /// KEY is what this header of the request says, which the service hashes
+    /// KEY is the value of this header, which your service hashes
     #[arg(long, value_name = "NAME", value_parser = header_name, help_heading = "Key")]
     header: Option<String>,
-    /// Where the code has the notation: an endpoint, a function or a route; "*" is a whole application of Python or Hono, "" of others
+    /// The place of a notation in your code: an endpoint, a function or a route. Use "*" for a whole application of Python
+    /// or Hono, and "" for that of others
     #[arg(long, value_name = "PLACE", help_heading = "Key")]
     place: Option<String>,
-    /// The method of the request, where each has a budget of its own
+    /// The method of the request, if each method has its own budget
     #[arg(long, value_name = "METHOD", help_heading = "Key")]
     method: Option<String>,
 }
@@ -24,7 +25,7 @@ impl KeyOptions {
     pub(crate) fn key(&self, named: &str, policy: &Policy) -> Result<String> {
         if self.place.is_some() && policy.name() != policy.to_string() {
             return Err(invalid(format!(
-                "--place is for a notation: the policy {:?} counts alike wherever it is used",
+                "--place is for a notation: leave it out, because the policy {:?} counts alike in all places",
                 policy.name()
             )));
         }
@@ -36,7 +37,9 @@ impl KeyOptions {
 /// The name of a header, without its value.
 fn header_name(text: &str) -> Result<String, String> {
     if text.is_empty() || text.contains([':', '=', ' ']) {
-        return Err("it is the name alone, and KEY the value, as in --header X-API-Key \"$VALUE\"".to_owned());
+        return Err(
+            "give the name of the header alone, and its value as KEY, as in --header X-API-Key \"$VALUE\"".to_owned()
+        );
     }
     Ok(text.to_owned())
 }

@@ -31,7 +31,7 @@ pub(crate) fn count(text: &str) -> Result<f64, String> {
 
 /// Parses a rate per second: `1M/s`, `1.5k/minute`, `500`.
 pub(crate) fn rate(text: &str) -> Result<f64, String> {
-    let wrong = |_| format!("{text:?} is no rate: give a number and a time, as in 20/s, 1.5k/minute or 1M/s");
+    let wrong = |_| format!("{text:?} is not a rate: give a number and a time, such as 20/s, 1.5k/minute or 1M/s");
     let (amount, period) = text.split_once('/').unwrap_or((text, "s"));
     Ok(count(amount).map_err(wrong)? / time_text::parse(period).map_err(wrong)?.as_secs_f64())
 }

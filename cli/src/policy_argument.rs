@@ -12,7 +12,7 @@ pub(crate) const POLICIES: &str = "policies";
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct PoliciesOption {
-    /// The policy file: its policies by name, and its store where --store names none
+    /// The policy file. Its policies have names, and its store is used without --store
     #[arg(id = POLICIES, long = POLICIES, value_name = "FILE", help_heading = "Store")]
     file: Option<PathBuf>,
 }
@@ -69,7 +69,7 @@ fn explained(text: &str, file: Option<&PolicyFile>, error: Error) -> Error {
         (Some(_), true) => "the policy file has no policies".to_owned(),
         (Some(_), false) => format!("the policy file has {}", quoted.join(", ")),
     };
-    let message = format!("{shown:?} is no known policy ({known}) and no notation such as \"20/minute\"{near}");
+    let message = format!("{shown:?} is neither a known policy ({known}) nor a notation such as \"20/minute\"{near}");
     Error::new(ErrorKind::PolicyUnknown, message)
 }
 

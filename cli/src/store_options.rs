@@ -16,8 +16,8 @@ use crate::{Output, Result, invalid, time_text};
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct StoreOptions {
-    /// Where usage lives: redis://, rediss://, redis+unix://, redis+sentinel://, redis+cluster:// (or valkey), postgresql://, file://, memory://.
-    /// Given several times, or several URLs with blanks between them: each store has a share of the keys
+    /// The URL of the store: redis://, rediss://, redis+unix://, redis+sentinel://, redis+cluster:// (or valkey), postgresql://, file://, memory://.
+    /// With several, each store gets a share of the keys: repeat the option, or separate the URLs with blanks
     #[arg(
         long = "store",
         help_heading = "Store",
@@ -32,15 +32,15 @@ pub(crate) struct StoreOptions {
     #[command(flatten)]
     pub(crate) policies: PoliciesOption,
 
-    /// What every key in Redis begins with; without it `prefix` of the policy file, or tg
+    /// The beginning of every key in Redis [default: `prefix` of the policy file, or tg]
     #[arg(long, value_name = "TEXT", help_heading = "Store")]
     prefix: Option<String>,
 
-    /// A file with the secret of the digests in the names of keys (`key_secret`)
+    /// The file with the secret for names of keys, if your services use `key_secret`
     #[arg(long, value_name = "FILE", env = "TIDEGATE_KEY_SECRET_FILE", hide_env_values = true, help_heading = "Store")]
     key_secret_file: Option<PathBuf>,
 
-    /// The longest wait for the store, as in 250ms or 2s
+    /// The longest wait for the store, such as 250ms or 2s
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time_text::parse, help_heading = "Store")]
     pub(crate) timeout: Duration,
 }
@@ -76,7 +76,10 @@ impl ChosenStore {
     pub(crate) fn servers(&self, timeout: Duration) -> Result<Vec<StoreServers>> {
         let of = |url| {
             StoreServers::of(url, timeout)?.ok_or_else(|| {
-                invalid("this verb asks servers of Redis or Valkey: name them with --store redis://…, without memory://, file:// and postgresql://")
+                invalid(
+                    "this verb needs servers of Redis or Valkey: name them with --store redis://…, and not memory://, \
+                    file:// or postgresql://",
+                )
             })
         };
         self.all().map(of).collect()
@@ -124,14 +127,14 @@ impl StoreOptions {
         let store = self.chosen(file.as_ref());
         if store.is_memory() && on_memory == OnMemory::Refuses {
             return Err(invalid(
-                "memory:// of a command is empty at every start, so there is nothing to work on: name the store of your \
+                "memory:// is empty whenever the command starts, so there is nothing to work on: name the store of your \
                  services with --store redis://…, the environment variable TIDEGATE_STORE, or `store:` of --policies FILE",
             ));
         }
         if store.is_memory() {
             output.note(
-                "memory:// is empty at every start, so this is a key that was never used; --store or TIDEGATE_STORE names \
-                 the store of your services",
+                "memory:// is empty whenever the command starts, so this key was never used. Name the store of your services \
+                 with --store or TIDEGATE_STORE",
             );
         }
         Ok(OpenStore { limiter: self.limiter(&store, output)?, policy: by_itself(&policy)? })

@@ -15,11 +15,11 @@ use crate::{Outcome, Output, Result};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreVerb {
-    /// Ask and consume: one check of a key
+    /// Check a key once, and consume its units
     Check(Check),
-    /// Ask without consuming
+    /// Show the answer to a check without consuming
     Peek(Peek),
-    /// Consume even past the limit
+    /// Consume units, even past the limit
     #[command(after_help = "Examples:
   $ tidegate charge login alice 5 --policies tidegate.yaml
   $ tidegate charge \"1000/hour\" job-17 --cost 250 --json")]
@@ -47,17 +47,17 @@ Examples:
     Overrides(Overrides),
     /// Show the newest attempts of a key
     Journal(Journal),
-    /// Show everything that is known of a key
+    /// Show everything that the store knows about a key
     Inspect(Inspect),
-    /// Examine a store: reachable, version, topology, permissions, eviction, clock, replication, round trip
+    /// Examine a store, and give advice: version, topology, permissions, eviction, clock, replication, latency
     Doctor(Doctor),
-    /// Make what a store needs: the table in PostgreSQL
+    /// Make the table that the store needs in PostgreSQL
     Setup(Setup),
-    /// Work out the servers, cores and memory that traffic takes
+    /// Estimate the servers, cores and memory for your traffic
     Size(Size),
-    /// Show which policies and keys are being limited, live
+    /// Show live which policies and keys are limited
     Top(Top),
-    /// Measure checks per second and latency: this machine, this store
+    /// Measure the checks per second and the latency of this machine and this store
     Bench(Bench),
 }
 

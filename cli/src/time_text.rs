@@ -16,7 +16,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
         };
     }
     let wrong = |error: tidegate::Error| {
-        format!("{text:?} is no length of time, such as 90s, 10m or \"1 day\": {}", error.message())
+        format!("{text:?} is not a length of time, such as 90s, 10m or \"1 day\": {}", error.message())
     };
     let period: Period = text.parse().map_err(wrong)?;
     Ok(Duration::from_micros(period.micros()))

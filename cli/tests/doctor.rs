@@ -218,8 +218,8 @@ fn deaf_server(answer: Option<&'static [u8]>) -> u16 {
 
 #[test]
 fn one_side_alone_speaks_tls_or_trusts() {
-    const NO_TLS: &str = "begin the store URL with redis:// in the place of rediss://";
-    const WITH_TLS: &str = "begin the store URL with rediss:// in the place of redis://";
+    const NO_TLS: &str = "begin the store URL with redis:// instead of rediss://";
+    const WITH_TLS: &str = "begin the store URL with rediss:// instead of redis://";
     let redis = Servers::start_with(Kind::Single, json!({"tls": true}));
     let encrypted = redis.url_of("tls").split('?').next().expect("a URL");
     let with = |url: &str, scheme: &str| format!("{scheme}{}", &url[url.find(':').expect("a scheme")..]);
@@ -228,7 +228,7 @@ fn one_side_alone_speaks_tls_or_trusts() {
         (encrypted.to_owned(), "signed by itself or by an unknown authority", "ssl_ca_certs"),
         (with(encrypted, "redis"), "speaks TLS", WITH_TLS),
         (plain("redis", Some(b"\x15\x03\x03\x00\x02\x02\x46")), "it speaks TLS there", WITH_TLS),
-        (plain("redis", Some(b"")), "where it speaks TLS", WITH_TLS),
+        (plain("redis", Some(b"")), "if the server speaks TLS", WITH_TLS),
         (with(redis.url_of("tcp"), "rediss"), "speak", NO_TLS),
         (plain("rediss", Some(b"-ERR unknown command\r\n")), "it does not speak TLS there", NO_TLS),
         (plain("rediss", Some(b"")), "instead of speaking TLS", NO_TLS),

@@ -158,7 +158,7 @@ fn lint_reads_regular_files_alone() {
     for file in endless(&scratch, ".yaml") {
         let ran = ended(command(&["lint", &file]));
         assert_eq!(ran.code, 2, "{file}: {}", ran.out);
-        assert!(ran.out.contains("error: the policy file is no regular file"), "{}", ran.out);
+        assert!(ran.out.contains("error: the policy file is not a regular file"), "{}", ran.out);
     }
 }
 
@@ -172,9 +172,9 @@ fn the_file_of_a_secret_is_regular_and_holds_nothing_else() {
     std::fs::write(&right, "hunter2-hunter2-hunter2\n").expect("a file");
     std::fs::write(&short, "hunter2\n").expect("a file");
     let wrong = [
-        (pipe.as_str(), "is no regular file"),
-        (&link, "is no regular file"),
-        ("/", "is no regular file"),
+        (pipe.as_str(), "is not a regular file"),
+        (&link, "is not a regular file"),
+        ("/", "is not a regular file"),
         (&long, "is larger than 64 KiB"),
         (&short, "has 7 bytes"),
         // The secret itself in the place of its file.
@@ -212,7 +212,7 @@ fn the_files_that_a_store_url_names_are_regular_and_small() {
             let url = format!("rediss://127.0.0.1:1/0?{option}={file}{more}");
             let ran = ended(command(&["check", "5/minute", "k", "--store", &url]));
             assert_eq!(ran.code, 2, "{url}: {}", ran.error);
-            let said = format!("the file that {option} names is no regular file");
+            let said = format!("the file that {option} names is not a regular file");
             assert!(ran.error.contains(&said), "{url}: {}", ran.error);
         }
     }
@@ -223,7 +223,7 @@ fn check_answers_with_its_exit_code() {
     let allowed = run(&["check", "fixed-window 5/minute", "alice"]);
     assert_eq!(allowed.code, 0);
     golden("check", &allowed.out);
-    assert!(allowed.error.contains("memory:// is empty at every start"), "{}", allowed.error);
+    assert!(allowed.error.contains("memory:// is empty whenever the command starts"), "{}", allowed.error);
     let denied = run(&["check", "fixed-window 5/minute", "alice", "--cost", "6"]);
     assert_eq!(denied.code, 1);
     golden("check-denied", &denied.out);

@@ -29,7 +29,7 @@ mod random;
 mod resilience;
 #[cfg(test)]
 mod schedules;
-mod store;
+pub mod store;
 mod tables;
 
 pub use counting::histogram::Histogram;

@@ -11,17 +11,17 @@ use crate::traffic::pattern::Random;
 /// The first pause of callers that do not wait for `retry_after`, in microseconds. Each pause is twice the last one.
 const FIRST_BACKOFF: u64 = 100_000;
 
-/// What a caller does that was refused.
+/// The reaction of a refused caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Retry {
     /// It gives up
     Never,
     /// It waits for `retry_after`, then tries again
     After,
-    /// It tries again after 0.1 s, 0.2 s, 0.4 s, … and up to half more or less
+    /// It tries again after 0.1 s, 0.2 s, 0.4 s, …, each at random up to half longer or shorter
     Backoff,
-    /// It waits for its turn, however long, as `acquire` does: of each key the caller that came first waits for
-    /// `retry_after`, then the next one tries
+    /// It waits for its turn without a limit, as `acquire` does: the first caller of a key waits for `retry_after`,
+    /// and then the next one tries
     Turn,
 }
 

@@ -184,5 +184,5 @@ test('what is wrong is said where it is written', () => {
   assert.throws(() => limited({ limiter, policy: 'one', cost: 0.5 }, work), { code: 'cost_invalid' });
   assert.throws(() => limited({ limiter, policy: 'one', prefx: '' }, work), /did you mean prefix/);
   assert.throws(() => limited({ policy: 'one' }, work), /limiter/);
-  assert.throws(() => limited({ limiter, policy: 'one' }, './processor.js'), /give a function of a job/);
+  assert.throws(() => limited({ limiter, policy: 'one' }, './processor.js'), /a processor must be a function of a job/);
 });

@@ -111,13 +111,13 @@ test('wrong options say what is wrong', () => {
     for (const [options, says] of [
       [7, /cannot take 7/],
       [{ outptu: 'used' }, /did you mean output/],
-      [{ tokenizer: 7 }, /tokenizer cannot be 7/],
-      [{ units: 'tokens' }, /units cannot be/],
-      [{ units: [] }, /units cannot be/],
-      [{ units: ['words'] }, /units cannot be/],
-      [{ output: 'later' }, /output cannot be/],
-      [{ defaultOutput: -1 }, /defaultOutput cannot be -1/],
-      [{ defaultOutput: 1.5 }, /defaultOutput cannot be 1.5/],
+      [{ tokenizer: 7 }, /tokenizer must be .*, not 7/],
+      [{ units: 'tokens' }, /units must be/],
+      [{ units: [] }, /units must be/],
+      [{ units: ['words'] }, /units must be/],
+      [{ output: 'later' }, /output must be/],
+      [{ defaultOutput: -1 }, /defaultOutput must be .*, not -1/],
+      [{ defaultOutput: 1.5 }, /defaultOutput must be .*, not 1.5/],
     ]) {
       assert.throws(() => preset(options), { code: 'config_invalid', message: says });
     }

@@ -110,8 +110,8 @@ console.log((await register.metrics()).includes('tidegate_'));
   it('refuses what is wrong', () => {
     const register = new Registry();
     collectMetrics(new Limiter(), { register });
-    assert.throws(() => collectMetrics(new Limiter(), { register }), /two limiters of the name "?'?default/);
-    assert.throws(() => collectMetrics('memory://', { register: new Registry() }), /give a Limiter/);
+    assert.throws(() => collectMetrics(new Limiter(), { register }), /two limiters have the name "?'?default/);
+    assert.throws(() => collectMetrics('memory://', { register: new Registry() }), /limiter must be a Limiter/);
     assert.throws(() => collectMetrics(new Limiter(), { registry: register }), /no option/);
   });
 });

@@ -52,7 +52,10 @@ test('now is the default, and a body may be bytes', () => {
 
 test('what cannot be read is an error that says so', () => {
   for (const wrong of [undefined, null, 'Retry-After: 7', 7, [7], ['ab']]) {
-    assert.throws(() => observations(wrong), { code: 'config_invalid', message: /give the headers of a response/ });
+    assert.throws(() => observations(wrong), {
+      code: 'config_invalid',
+      message: /observations must get the headers of a response/,
+    });
   }
   const refused = { dateMs: -1, status: '429', body: 7, maxLearnedWaitMs: Number.NaN, date: 0 };
   for (const [name, value] of [...Object.entries(refused), ['body', { retry_after: 9 }]]) {

@@ -12,9 +12,11 @@ import { Servers } from '../servers/servers.mjs';
 import { programOf, root, snippets } from './snippets.mjs';
 
 let servers;
+let postgres;
 let folder;
 before(async () => {
   servers = await Servers.start('single');
+  postgres = await Servers.start('postgres');
   // In this checkout, so that 'tidegate' is this package.
   mkdirSync(join(root, '.cache'), { recursive: true });
   folder = mkdtempSync(join(root, '.cache/readme-'));
@@ -22,13 +24,19 @@ before(async () => {
 after(async () => {
   rmSync(folder, { recursive: true });
   await servers.close();
+  await postgres.close();
 });
 
 const DECORATORS = { compilerOptions: { experimentalDecorators: true } };
 
 function run(program) {
   return new Promise((resolve) => {
-    const env = { ...process.env, REDIS_URL: servers.url, TIDEGATE_POLICIES: folder };
+    const env = {
+      ...process.env,
+      REDIS_URL: servers.url,
+      DATABASE_URL: postgres.url,
+      TIDEGATE_POLICIES: folder,
+    };
     const child = spawn(process.execPath, [program], { cwd: folder, env, stdio: ['ignore', 'pipe', 'pipe'] });
     const timer = setTimeout(() => child.kill('SIGKILL'), 60_000);
     let [stdout, stderr] = ['', ''];

@@ -51,7 +51,7 @@ describe('a store that comes and goes', () => {
     assert.deepEqual([changes[0].state, changes[0].store.startsWith('redis://')], ['lost', true]);
     assert.ok(changes[0].since instanceof Date && Math.abs(changes[0].since - began) < 60_000);
     assert.deepEqual(lines[0], ['warn', changes[0].message]);
-    assert.match(lines[0][1], /is lost, and onStoreError decides/);
+    assert.match(lines[0][1], /is lost, so this process limits by itself \(the limiter's onStoreError is `local`\)/);
     await servers.cont(0);
     await until('the store is back', () => changes.length > 1);
     assert.equal(changes[1].state, 'back');

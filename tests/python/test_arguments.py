@@ -51,7 +51,7 @@ class Indexed:
 
 @pytest.mark.parametrize("store", [Indexed(), 7, object()])
 def test_a_client_of_redis_is_no_store(store: Any) -> None:
-    with pytest.raises(TypeError, match="a store is a URL such as"):
+    with pytest.raises(TypeError, match="a store must be a URL such as"):
         Limiter(store)
 
 
@@ -121,7 +121,7 @@ def test_an_option_that_is_out_of_range_is_named() -> None:
     "name", [None, 5, True, b"X-API-Key", "", " ", "X A", "X-Å", "X:", "X\n", "x" * 70_000 + " ", "\ud800"]
 )
 def test_a_header_has_a_name(name: Any) -> None:
-    with pytest.raises(ConfigError, match=r"header\(\) takes the name of a header") as caught:
+    with pytest.raises(ConfigError, match=r"header\(\) needs the name of a header") as caught:
         header(name)
     assert len(str(caught.value)) < 300
     assert repr(header("X-API-Key")) == "header('X-API-Key')" and header("!#$%&'*+.^_`|~09az")
@@ -129,7 +129,7 @@ def test_a_header_has_a_name(name: Any) -> None:
 
 @pytest.mark.parametrize("name", [None, 5, True, b"sub", ""])
 def test_a_claim_has_a_name(name: Any) -> None:
-    with pytest.raises(ConfigError, match=r"claim\(\) takes the name of a claim"):
+    with pytest.raises(ConfigError, match=r"claim\(\) needs the name of a claim"):
         claim(name)
 
 

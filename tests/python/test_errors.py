@@ -131,7 +131,7 @@ def test_rate_limited_carries_the_decision() -> None:
 
 @pytest.mark.parametrize("policy", [5, None, b"1/s", ["1/s"]])
 def test_a_wrong_policy_argument_raises(policy: object) -> None:
-    with pytest.raises(TypeError, match="a policy is named by a str or given as a Policy"):
+    with pytest.raises(TypeError, match="a policy must be a str or a Policy"):
         Limiter().check(policy, "k")  # type: ignore[arg-type]
 
 

@@ -65,7 +65,7 @@ def test_there_are_modules_for_every_framework() -> None:
         "sanic",
     }
     clients = {"httpx", "requests", "aiohttp", *NEWER}
-    others = {"prometheus", "opentelemetry", "http", "errors", "outgoing", "llm", "celery", "pytest_plugin"}
+    others = {"prometheus", "opentelemetry", "http", "errors", "outgoing", "llm", "celery", "pytest_plugin", "stores"}
     assert {*frameworks, *clients, *others} == {name.removeprefix("tidegate.") for name in MODULES[1:]}
 
 

@@ -121,7 +121,7 @@ def test_the_journal_returns_the_metadata_of_checks(store: str, prefix: str) -> 
     assert [one.allowed for one in attempts] == [False, True, True]
     assert all(isinstance(one, Attempt) and one.at == 1_700_000_000.0 for one in attempts)
     assert attempts[2].as_dict() == {"at": 1_700_000_000.0, "allowed": True, "cost": 1, "meta": "günther"}
-    with pytest.raises(TypeError, match="meta is str or bytes"):
+    with pytest.raises(TypeError, match="meta must be str or bytes"):
         limiter.check("login", "a", meta=5)  # type: ignore[arg-type]
 
 

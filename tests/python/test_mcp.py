@@ -264,7 +264,7 @@ def test_on_denied_may_answer() -> None:
 def test_a_setting_without_effect_is_an_error() -> None:
     with pytest.raises(ConfigError, match="would limit no tool"):
         RateLimitMiddleware(tools={"free": None})
-    with pytest.raises(TypeError, match="'methods', which belongs to HTTP"):
+    with pytest.raises(TypeError, match="'methods', which is for HTTP"):
         RateLimitMiddleware("1/s", methods=["POST"])
     with pytest.raises(TypeError, match="no option 'tool': did you mean 'tools'"):
         RateLimitMiddleware("1/s", tool={})  # type: ignore[call-arg]

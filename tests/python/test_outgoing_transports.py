@@ -30,7 +30,7 @@ SLOW = "token-bucket 10/hour"
 
 def test_without_a_policy_and_without_learning_nothing_is_limited(outgoing: Any) -> None:
     with Limiter() as limiter:
-        with pytest.raises(ConfigError, match="this limits nothing"):
+        with pytest.raises(ConfigError, match="nothing is limited"):
             outgoing(limiter, None, learn=False)
 
 

@@ -72,7 +72,7 @@ def test_two_collectors_of_one_registry_are_refused() -> None:
     registry.register(TidegateCollector(Limiter()))
     with pytest.raises(ValueError, match="Duplicated timeseries"):
         registry.register(TidegateCollector(Limiter()))
-    with pytest.raises(ValueError, match="two limiters of the name 'default'"):
+    with pytest.raises(ValueError, match="two limiters have the name 'default'"):
         TidegateCollector(Limiter()).add(Limiter(), "default")
     with pytest.raises(TypeError, match="not str"):
         TidegateCollector("memory://")  # type: ignore[arg-type]

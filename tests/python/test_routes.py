@@ -157,7 +157,7 @@ def test_json(tmp_path: Path) -> None:
     [
         ("absent:app", "No module named 'absent'"),
         ("shown:absent", "no attribute 'absent'"),
-        ("shown:tg", "no application"),
+        ("shown:tg", "not an application"),
     ],
 )
 def test_what_cannot_be_listed_is_an_error(tmp_path: Path, target: str, says: str) -> None:

@@ -114,6 +114,6 @@ def test_what_on_change_raises_is_logged(caplog: pytest.LogCaptureFixture) -> No
 
 
 def test_on_change_is_a_function() -> None:
-    with pytest.raises(TypeError, match="argument 'on_change': a function, not 5"):
+    with pytest.raises(TypeError, match="argument 'on_change' must be a function of a StoreChange, not 5"):
         Limiter(on_change=5)  # type: ignore[arg-type]
     assert Limiter(on_change=None)

@@ -232,7 +232,7 @@ def test_a_limit_on_what_no_request_runs_is_an_error(app: Flask) -> None:
         (Plain, "flask.views.View"),
         (staticmethod(text), "below @staticmethod"),
         (classmethod(text), "below @classmethod"),
-        (7, "views"),
+        (7, "must get a view"),
         (Flask("other"), "application="),
     ]:
         for decorator in (tg.limit("1/minute"), tg.exempt):

@@ -232,7 +232,7 @@ def test_a_limit_without_effect_is_an_error(framework: Any) -> None:
         made.call(made.app)
     with pytest.raises(ConfigError, match="has a Tidegate already"):
         made.tg.init_app(made.app)
-    with pytest.raises(ConfigError, match=r"@tg\.limit is for"):
+    with pytest.raises(ConfigError, match=r"@tg\.limit must stand above"):
         made.tg.limit("1/hour")(type("Other", (), {}))
 
 

@@ -67,7 +67,7 @@ def found_of(answer: Any) -> dict[str, Any]:
     return fields_of(decision) if isinstance(decision, Decision) else {}
 
 
-async def run(case: dict[str, Any], kind: type[Limiter] | type[AsyncLimiter], store: str) -> None:
+async def run(case: dict[str, Any], kind: type[Limiter] | type[AsyncLimiter], store: Any) -> None:
     for attempt in itertools.count(1):
         began = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
@@ -75,7 +75,7 @@ async def run(case: dict[str, Any], kind: type[Limiter] | type[AsyncLimiter], st
             try:
                 await one.steps()
             except AssertionError:
-                if not store.startswith("redis") or time.monotonic() - began < MAX_SECONDS or attempt == 10:
+                if not str(store).startswith("redis") or time.monotonic() - began < MAX_SECONDS or attempt == 10:
                     raise
             else:
                 return
@@ -86,7 +86,7 @@ async def run(case: dict[str, Any], kind: type[Limiter] | type[AsyncLimiter], st
 class Run:
     """A run of one case, on its own limiter."""
 
-    def __init__(self, case: dict[str, Any], kind: type[Limiter] | type[AsyncLimiter], store: str, path: Path) -> None:
+    def __init__(self, case: dict[str, Any], kind: type[Limiter] | type[AsyncLimiter], store: Any, path: Path) -> None:
         self.case = case
         self.start = case.get("start", START)
         self.clock = ManualClock(self.start / 1e6)

@@ -2,7 +2,7 @@
 
 import process from 'node:process';
 
-import { type Cost, isUnits, nothingOf, shareOf, uncounted } from '../cost.js';
+import { type Cost, isUnits, nothingOf } from '../cost.js';
 import { Decision, partsOf, policyRefOf } from '../decision.js';
 import { delay } from '../delay.js';
 import { asWarning, ConfigError, CostError, describe, StoreError, shortened } from '../errors.js';
@@ -224,8 +224,8 @@ export class Admission<Request extends object, Response> {
     const checks: RequestCheck[] = [];
     let keyFunction: LimitedEntry<Request>['key'] | undefined;
     let key = '';
-    let shared: Cost | undefined;
-    for (const entry of entries) {
+    let shares: readonly (Cost | undefined)[] | undefined;
+    for (const [index, entry] of entries.entries()) {
       // Policies with the same key function call it once.
       if (entry.key !== keyFunction) {
         const named = entry.key(request);
@@ -239,9 +239,9 @@ export class Admission<Request extends object, Response> {
       } else if (entry.ownsCost) {
         cost = this.#costOf(await entry.cost(request));
       } else {
-        // Policies that share a cost function call it once. Each takes the units that it counts from a map.
-        shared ??= this.#sharedCost(this.#costOf(await entry.cost(request)), entries);
-        cost = shareOf(shared, policyRefIn(settings.limiter, policy));
+        // Policies that share a cost function call it once. Each takes its share.
+        shares ??= settings.sharesOf(this.#costOf(await entry.cost(request)), entries);
+        cost = shares[index];
       }
       // A cost of 0 leaves nothing to limit, as for an empty batch.
       if (cost === 0) continue;
@@ -258,15 +258,6 @@ export class Admission<Request extends object, Response> {
       `${this.settings.adapter.name}: the function given as cost returned ${describe(cost)}: it must be a whole number, or an object ` +
         'of such numbers by the names of units',
     );
-  }
-
-  /** Checks a cost that several policies share. */
-  #sharedCost(cost: Cost, entries: readonly LimitedEntry<Request>[]): Cost {
-    const { limiter, adapter } = this.settings;
-    const sharing = entries.filter(({ ownsCost }) => !ownsCost).map(({ policy }) => policyRefIn(limiter, policy));
-    const wrong = uncounted(cost, sharing);
-    if (wrong === undefined) return cost;
-    throw new CostError(`${adapter.name}: ${wrong}`);
   }
 
   async #decide(): Promise<this> {

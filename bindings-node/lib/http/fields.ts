@@ -18,7 +18,7 @@ export type HeaderChoice = 'both' | 'ietf' | 'ietf-10' | 'ietf-11' | 'legacy' | 
 /** Throws if the value is no choice of fields. */
 export function checkHeaders(headers: unknown): void {
   if (typeof headers !== 'string') {
-    throw new ConfigError(`headers cannot be ${describe(headers)}: it must be a text, such as 'both'`);
+    throw new ConfigError(`headers must be a text, such as 'both', not ${describe(headers)}`);
   }
   throwIfFailed(native.headerChoice(headers));
 }

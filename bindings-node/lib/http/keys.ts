@@ -129,7 +129,7 @@ export function keysOf<Request>(adapter: RequestAdapter<Request>): Keys<Request>
     clientIp,
     header(name, options) {
       if (typeof name !== 'string' || !FIELD_NAME.test(name)) {
-        throw new ConfigError(`header() takes the name of a header, such as 'X-API-Key', not ${describe(name)}`);
+        throw new ConfigError(`header() needs the name of a header, such as 'X-API-Key', not ${describe(name)}`);
       }
       return orAnonymous(`header(${JSON.stringify(name)})`, options, (request) => {
         const value = adapter.header(request, name);
@@ -151,7 +151,7 @@ export function keysOf<Request>(adapter: RequestAdapter<Request>): Keys<Request>
     },
     claim(name, options) {
       if (typeof name !== 'string' || name === '') {
-        throw new ConfigError(`claim() takes the name of a claim, such as 'sub', not ${describe(name)}`);
+        throw new ConfigError(`claim() needs the name of a claim, such as 'sub', not ${describe(name)}`);
       }
       return orAnonymous(`claim(${JSON.stringify(name)})`, options, (request) => {
         const claims = adapter.claims(request);
@@ -160,7 +160,7 @@ export function keysOf<Request>(adapter: RequestAdapter<Request>): Keys<Request>
         if (value === undefined || value === null || value === '') return undefined;
         const known = nameOf(value);
         if (known !== undefined) return known;
-        throw new KeyInvalid(`the claim ${JSON.stringify(name)} is no text and no number: it cannot be a key`);
+        throw new KeyInvalid(`the claim ${JSON.stringify(name)} is neither text nor a number, so it cannot be a key`);
       });
     },
     fixed(name) {

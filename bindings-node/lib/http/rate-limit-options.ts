@@ -57,72 +57,76 @@ export type SettleFunction<Request, Response> = (
 /** The options of every adapter. Functions get the framework's request. */
 export interface RateLimitOptions<Request, Response> {
   // options: layer
-  /** The limiter that decides. */
+  /** The limiter that decides. In Python, a layer without one makes a limiter from its other options. */
   limiter: Limiter;
   /**
-   * The policy of requests: a name, a notation or a Policy, several of them, or a function of the request, which may
-   * return nothing for no limit. A name is one limit wherever it is used; a notation counts for the place where it is
-   * written.
+   * The policy of requests: a name, a notation, a Policy, a list of these, or a function of the request. It may return
+   * nothing, for no limit. A name is one limit in all places, and a notation counts for the place where it is written.
    */
   policy: PolicyOption<Request>;
-  /** A limit of the whole application, asked together with `policy` in one round trip. */
+  /** A limit of the whole application. It is checked together with `policy` in one round trip. */
   application?: PolicyChoice<Request> | undefined;
   // options end
   // options: limit
   /**
-   * The key of a request: a function of the request, or what a helper such as that of the client's address returns.
+   * The key of a request: a function of the request, or a key helper, such as the one for the client's address.
    * Default: the client's address.
    */
   key?: KeyFunction<Request> | undefined;
   /**
-   * The units that a request consumes: a number, numbers by the names of units, or a function of the request. Of
-   * numbers by names each policy takes those that it counts. Default: 1.
+   * The units that a request consumes: a number, numbers by the names of units, or a function of the request. Each
+   * policy takes the units that it counts. A function of Python may return 0, which charges nothing. Default: 1.
    */
   cost?: CostOption<Request> | undefined;
-  /** A function of the request; true exempts the request. That of a layer applies to each of its limits as well. */
+  /**
+   * A function of the request that returns true for a request without a limit. The `skip` of a layer applies to all its
+   * limits.
+   */
   skip?: ((request: Request) => Awaitable<boolean>) | undefined;
   /**
-   * Called when a request is refused, and may answer it. It may answer itself; a value that it returns is sent as the
-   * body instead of the problem. `'throw'` gives the refusal to the framework's error handling, as an error with
-   * `status` and `decision`. An answer without a status of its own has that of the refusal.
+   * A function that may answer a refused request. It may answer the request, or return a value, which becomes the body
+   * instead of the problem. In Node, `'throw'` gives the refusal to the error handling of the framework, as an error
+   * with `status` and `decision`. An answer without a status gets the status of the refusal.
    */
   onDenied?: ((request: Request, decision: Decision, response: Response) => unknown) | 'throw' | undefined;
   /**
-   * Which fields announce the limits: `both`, `ietf` (the newest revision of the draft), `ietf-10`, `ietf-11`, `legacy`
-   * or `off`. Default: `both`.
+   * The fields that announce the limits: `both`, `ietf` (the newest revision of the draft), `ietf-10`, `ietf-11`,
+   * `legacy` or `off`. Default: `both`.
    */
   headers?: HeaderChoice | undefined;
   /**
-   * Called when the response has ended, with the request and the response. True gives back what the request consumed. A
-   * function of one argument gets the response, so the first argument has the type of both.
+   * A function of the request and the response, which Tidegate calls at the end of the response. If it returns true,
+   * the units of the request go back. In Node, a function of one argument gets the response, so the first argument has
+   * the type of both.
    */
   refundWhen?: ((request: Request & Response, response: Response) => Awaitable<boolean>) | undefined;
   /**
-   * Called when the response has ended, with the request and the response: the units that the request should have
-   * consumed; nothing is as many as it did. Of numbers by the names of units each policy takes those that it counts,
-   * and others stay. Of several policies one number is for those that name a cost, or for all where none does; a list
-   * has a number for each, a map one for each policy that it names. A function of one argument gets the response.
+   * A function of the request and the response, which Tidegate calls at the end of the response. It returns the actual
+   * cost of the request, or nothing to keep the charge. With numbers by the names of units, each policy takes its
+   * units, and the others stay. With several policies, one number is for the policies with a cost, or for all if none
+   * has one. A list has a number for each policy, and a map has numbers by the names of policies. In Node, a function
+   * of one argument gets the response.
    */
   settle?: SettleFunction<Request, Response> | undefined;
   /**
-   * How long units of a `concurrency` limit are held: to the end of the `response`, or to that of the `handler`, which
-   * may run longer. `settle` and `refundWhen` are called at the same moment. Default: `response`.
+   * The end of a hold of a `concurrency` limit: the end of the `response`, or of the `handler`, which may run longer.
+   * In Node, `settle` and `refundWhen` are called at the same moment. Default: `response`.
    */
   holdUntil?: 'response' | 'handler' | undefined;
-  /** What the journal remembers of a request: a text, bytes, or a function of the request. */
+  /** The metadata of a request for the journal: a text, bytes, or a function of the request. */
   meta?: MetaOption<Request> | undefined;
   /**
-   * The class of a request, one of those that a policy declares with its option `priorities`: a name, or a function of
-   * the request, which may return nothing for none. Of several policies it is for those that have classes.
+   * The class of a request, one of the `priorities` of a policy: a name, or a function of the request. The function may
+   * return nothing, for no class. With several policies, it is for those with classes.
    */
   priority?: PriorityOption<Request> | undefined;
   /** The HTTP methods that are limited. HEAD counts as GET. Default: all of them. */
   methods?: readonly string[] | undefined;
-  /** Whether each HTTP method has a budget of its own. HEAD shares that of GET. Default: false. */
+  /** Give each HTTP method a separate budget. HEAD shares the budget of GET. Default: false. */
   perMethod?: boolean | undefined;
   /**
-   * False: nothing is limited, as if the limit were not written. Default: the environment variable `TIDEGATE_ENABLED`,
-   * else true.
+   * False turns the limit off, as if it were not written. Default: the environment variable `TIDEGATE_ENABLED`, else
+   * true.
    */
   enabled?: boolean | undefined;
   // options end
@@ -133,7 +137,7 @@ export interface LayerOptions<Request, Response> extends Omit<RateLimitOptions<R
   /** One limit for all requests to routes that have none themselves. Without it only routes that name one are limited. */
   policy?: PolicyOption<Request> | undefined;
   // options: default
-  /** In place of `policy`: a notation here is a budget of each route that has no limit of its own. */
+  /** Use it instead of `policy` to give a separate budget to each route without a limit. */
   default?: PolicyOption<Request> | undefined;
   // options end
 }
@@ -190,7 +194,7 @@ export function checkValues(options: Partial<LayerOptions<never, never>>, where:
     const value: unknown = options[name as keyof typeof options];
     const check = checkOf(option);
     if (value === undefined || check === undefined || check[0](value)) continue;
-    throw new ConfigError(`${where}: the option ${name} is ${describe(value)}: it must be ${check[1]}`);
+    throw new ConfigError(`${where}: the option ${name} must be ${check[1]}, not ${describe(value)}`);
   }
   if (meta !== undefined && typeof meta !== 'function') checkConstant(meta, 'meta');
   checkCost(cost, where);
@@ -204,19 +208,19 @@ export function checkCost(cost: unknown, where: string): void {
   if (isUnits(cost)) return;
   if (typeof cost !== 'number') {
     throw new CostError(
-      `${where}: cost is ${describe(cost)}: give a whole number, an object such as { tokens: 1200 }, or a function of the request`,
+      `${where}: cost must be a whole number, an object such as { tokens: 1200 }, or a function of the request, not ${describe(cost)}`,
     );
   }
   if (!Number.isSafeInteger(cost) || cost < 1) {
     throw new CostError(
-      `${where}: cost is ${cost}: it must be a whole number from 1 to 2^53 - 1; skip leaves out requests that cost nothing`,
+      `${where}: cost must be a whole number from 1 to 2^53 - 1, not ${cost}. Use skip for requests that cost nothing`,
     );
   }
 }
 
 function checkMethods(methods: unknown, where: string): void {
   if (!Array.isArray(methods)) {
-    throw new ConfigError(`${where}: methods is ${describe(methods)}: give a list, such as ['POST']`);
+    throw new ConfigError(`${where}: methods must be a list, such as ['POST'], not ${describe(methods)}`);
   }
   if (methods.length === 0) {
     throw new ConfigError(`${where}: methods is an empty list, which limits no request: leave it out to limit all`);
@@ -224,6 +228,6 @@ function checkMethods(methods: unknown, where: string): void {
   for (const method of methods as unknown[]) {
     if (typeof method === 'string' && METHODS.includes(method.toUpperCase())) continue;
     const near = typeof method === 'string' ? native.didYouMean(method, METHODS).replace(';', ':') : '';
-    throw new ConfigError(`${where}: methods names ${describe(method)}, which is no method of HTTP${near}`);
+    throw new ConfigError(`${where}: methods names ${describe(method)}, which is not an HTTP method${near}`);
   }
 }

@@ -121,7 +121,7 @@ export function refusalError(refused: Refused): RefusalError {
 /** Turns a thrown value into an error. For frameworks undefined is no error, and for Express 'route' is an order: the handler would run. */
 export function asError(reason: unknown, where: string): Error {
   if (typeof reason === 'object' && reason !== null) return reason as Error;
-  return new Error(`${where}: a function given as an option threw ${describe(reason)}, which is no error`, {
+  return new Error(`${where}: a function given as an option threw ${describe(reason)}, which is not an Error`, {
     cause: reason,
   });
 }

@@ -3,10 +3,10 @@
 import { METHODS } from 'node:http';
 import process from 'node:process';
 import { checkClass } from '../call-options.js';
-import { type Cost, shareOf, uncounted } from '../cost.js';
+import type { Cost } from '../cost.js';
 import { ConfigError, CostError, describe } from '../errors.js';
 import { checkOptions, knownNames, ownOptions } from '../given-options.js';
-import { checkCostIn, type Limiter, policyRefIn, usePolicyIn } from '../limiter.js';
+import { checkCostIn, type Limiter, policyRefIn, sharedCostIn, usePolicyIn } from '../limiter.js';
 import { Policy, type PolicyLike, type PolicyRef } from '../policy.js';
 import { emitWarning } from '../store-changes.js';
 import { unwrapped } from '../tracing.js';
@@ -135,23 +135,50 @@ export class Settings<Request extends object, Response> {
       const isSame = (known: LimitedEntry<Request>): boolean => known.key === entry.key && known.place === entry.place;
       if (entries.some((known) => isSame(known) && nameOf(known) === name)) {
         throw new ConfigError(
-          `${where}: the policy ${JSON.stringify(name)} is there twice with one key, which would count twice`,
+          `${where}: the policy ${JSON.stringify(name)} has the same key twice, so a request would count twice: ` +
+            `leave one out, or give it another key`,
         );
       }
       entries.push(entry);
     }
-    this.#checkCosts(entries);
-    return entries;
+    const shared = this.#withShares(entries);
+    this.#checkCosts(shared);
+    return shared;
   }
 
-  /** Throws for a cost that no request can have: a number for a policy with named units, or units that no policy counts. */
+  /** If policies share a cost by units, each takes its share. */
+  #withShares(entries: readonly LimitedEntry<Request>[]): readonly LimitedEntry<Request>[] {
+    const { cost } = this.options;
+    if (cost === undefined || typeof cost === 'number' || typeof cost === 'function') return entries;
+    try {
+      const shares = this.sharesOf(cost, entries);
+      const share = (entry: LimitedEntry<Request>, cost: Cost | undefined): LimitedEntry<Request> =>
+        entry.ownsCost ? entry : { ...entry, cost: cost ?? 1, namesCost: cost !== undefined };
+      return entries.map((entry, index) => share(entry, shares[index]));
+    } catch (error) {
+      throw error instanceof CostError ? new ConfigError(error.message) : error;
+    }
+  }
+
+  /** Returns the shares of entries in a cost. An entry with its own cost has none, and neither has one that counts none of the units. */
+  sharesOf(cost: Cost, entries: readonly LimitedEntry<Request>[]): readonly (Cost | undefined)[] {
+    if (typeof cost === 'number') return entries.map(() => cost);
+    const sharing = entries.filter(({ ownsCost }) => !ownsCost);
+    try {
+      const policyRefs = sharing.map(({ policy }) => policyRefIn(this.limiter, policy));
+      const shares = sharedCostIn(this.limiter, policyRefs, cost);
+      return entries.map((entry) => shares[sharing.indexOf(entry)] ?? undefined);
+    } catch (error) {
+      throw error instanceof CostError ? new CostError(`${this.adapter.name}: ${error.message}`) : error;
+    }
+  }
+
+  /** Throws for a cost that no request can have, such as a number for a policy with named units. */
   #checkCosts(entries: readonly LimitedEntry<Request>[]): void {
     const where = this.adapter.name;
     const policyRefs = entries.map(({ policy }) => policyRefIn(this.limiter, policy));
-    const { cost, priority } = this.options;
+    const { priority } = this.options;
     if (typeof priority === 'string') checkClass(priority, policyRefs, where);
-    const wrong = cost === undefined || typeof cost === 'function' ? undefined : uncounted(cost, policyRefs);
-    if (wrong !== undefined) throw new ConfigError(`${where}: ${wrong}`);
     for (const [index, entry] of entries.entries()) {
       if (typeof entry.cost === 'function') continue;
       try {
@@ -181,14 +208,11 @@ export class Settings<Request extends object, Response> {
     checkCost(own.cost, where);
     const { policy, cost = this.options.cost } = own;
     const ownsCost = own.cost !== undefined;
-    // If policies share a map, each takes its part.
-    const isWhole = cost === undefined || typeof cost === 'function' || ownsCost;
-    const fixed = isWhole ? cost : shareOf(cost, policyRefIn(this.limiter, policy));
     return {
       policy,
       key: own.key === undefined ? this.#key : keyOf(own.key, where, this.addresses),
-      cost: fixed ?? 1,
-      namesCost: fixed !== undefined,
+      cost: cost ?? 1,
+      namesCost: cost !== undefined,
       ownsCost,
       place: isUnnamed(this.limiter, policy) ? place : undefined,
     };
@@ -289,7 +313,7 @@ export function routeOptions<Request>(given: unknown, where: string): AnyOptions
   const all: unknown = isChoice ? { policy: given } : given;
   if (typeof all !== 'object' || all === null) {
     throw new ConfigError(
-      `${where}: the limits of a route cannot be ${describe(given)}: give a policy, options, or false`,
+      `${where}: the limits of a route must be a policy, options, or false, not ${describe(given)}`,
     );
   }
   const ofLayer = Object.keys(all).find((name) => name === 'application' || name === 'default');
@@ -352,6 +376,6 @@ function isEnabled(option: boolean | undefined, where: string): boolean {
   if (value === '' || ON.includes(value)) return true;
   if (OFF.includes(value)) return false;
   throw new ConfigError(
-    `${where}: the environment variable TIDEGATE_ENABLED is ${describe(value)}: it must be one of ${[...ON, ...OFF].join(', ')}`,
+    `${where}: the environment variable TIDEGATE_ENABLED must be one of ${[...ON, ...OFF].join(', ')}, not ${describe(value)}`,
   );
 }

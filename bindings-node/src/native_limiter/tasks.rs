@@ -102,7 +102,7 @@ impl NativeLimiter {
         self.begin(ticket, |limiter| async move { limiter.check_all(entries?).await.map(Outcome::Decision) })
     }
 
-    /// Asks the policies of a request: what they hold is held, all others are checked, and one refusal takes everything back.
+    /// Asks the policies of a request. It holds units of concurrency limits and checks all others, and one refusal takes everything back.
     #[napi(catch_unwind)]
     pub fn admit(&self, ticket: f64, entries: CallEntries, records_steps: bool) -> i32 {
         let entries = self.entries(entries);
@@ -111,7 +111,7 @@ impl NativeLimiter {
         })
     }
 
-    /// Begins a task about one key. `length` is how long to wait, or to block: without it as long as it takes.
+    /// Begins a task about one key. `length` is the time to wait, or the length of a block. Without it, the task waits without a limit.
     #[napi(catch_unwind)]
     #[allow(clippy::too_many_arguments, reason = "an object would cost more than the call")]
     pub fn begin_task(
@@ -159,7 +159,7 @@ impl NativeLimiter {
         })
     }
 
-    /// The refusal of the service since such a call was admitted, at that time. Nothing if there is none.
+    /// The refusal of the service since such a call was admitted at that time, if there is one.
     #[napi(catch_unwind)]
     pub fn refused_since(&self, ticket: f64, call: CallEntries, at: f64) -> i32 {
         let call = self.outgoing_call(call);
@@ -169,7 +169,7 @@ impl NativeLimiter {
         })
     }
 
-    /// Learns the limits in the response to a call whose Decision had these numbers.
+    /// Learns the limits in the response to a call. The numbers are those of its Decision.
     #[napi(catch_unwind)]
     pub fn learn(&self, ticket: f64, call: CallEntries, observations: Vec<Observation>, decision: Vec<f64>) -> i32 {
         let call = self.outgoing_call(call);
@@ -199,7 +199,7 @@ impl NativeLimiter {
         self.begin(ticket, |limiter| async move { limiter.job_wait(&job?).await.map(Outcome::Wait) })
     }
 
-    /// Learns what the response to a call said, whose Decision had these numbers.
+    /// Learns the limits in the response to a call. The numbers are those of its Decision.
     #[napi(catch_unwind)]
     pub fn observe(
         &self,
@@ -217,7 +217,7 @@ impl NativeLimiter {
         })
     }
 
-    /// Settles a check whose Decision had these numbers, and whose limits name these units, for numbers by their units.
+    /// Settles a check of limits with these units, by numbers for the units. The other numbers are those of its Decision.
     #[napi(catch_unwind)]
     #[allow(clippy::too_many_arguments, reason = "an object would cost more than the call")]
     pub fn settle_units(
@@ -249,7 +249,7 @@ impl NativeLimiter {
         codec.answer(ticket as u64, outcome)
     }
 
-    /// Gives a key other limits than its policy, as text; without a text those of its policy again.
+    /// Gives a key other limits than its policy, as text. Without a text, it gets the limits of its policy again.
     #[napi(catch_unwind)]
     pub fn set_override(&self, ticket: f64, policy: u32, key: String, limits: Option<String>, ttl: Option<f64>) -> i32 {
         let policy = self.codec.borrow().policy_ref(f64::from(policy)).cloned();
@@ -276,7 +276,7 @@ impl NativeLimiter {
         }
     }
 
-    /// Whether the units of a hold cannot be relied on any more; false for one that was given back.
+    /// True if other callers may have the units of a hold. False for a hold that was given back.
     #[napi(catch_unwind)]
     pub fn is_lost(&self, number: f64) -> bool {
         self.holds.borrow().get(&(number as u64)).is_some_and(Hold::lost)
@@ -300,7 +300,7 @@ impl NativeLimiter {
         self.begin(ticket, |limiter| async move { limiter.clear_all().await.map(|()| Outcome::Nothing) })
     }
 
-    /// Ends the limiter. What its callers have goes back; calls that wait for the store are answered.
+    /// Ends the limiter. The units of its callers go back, and calls that wait for the store are answered.
     #[napi(catch_unwind)]
     pub fn close(&self, ticket: f64) -> i32 {
         self.loop_reader.set(None);
@@ -312,7 +312,7 @@ impl NativeLimiter {
         started
     }
 
-    /// Whether the store answers.
+    /// Settles when the store answers.
     #[napi(catch_unwind)]
     pub fn ping(&self, ticket: f64) -> i32 {
         self.begin(ticket, |limiter| async move { limiter.ping().await.map(|()| Outcome::Nothing) })

@@ -30,34 +30,10 @@ def checked_units(given: Mapping[Any, Any], what: str) -> dict[str, int]:
     units: dict[str, int] = {}
     for name, number in given.items():
         if not isinstance(name, str):
-            raise CostError(f"{what} names the unit {shown(name)}: the name of a unit is text (str)")
+            raise CostError(f"{what} names the unit {shown(name)}: the name of a unit must be text (str)")
         if isinstance(number, bool) or not hasattr(number, "__index__") or not 0 <= number < _LIMIT:
             raise CostError(f"{what} {shown(number)} {shortened(name)}: it must be a whole number from 0 to 2^53 - 1")
         if name.lower() in units:
             raise CostError(f"{what} numbers that name {shortened(name.lower())} twice: names ignore case, so give one")
         units[name.lower()] = number
     return units
-
-
-def is_counted(name: str, counted: Collection[str]) -> bool:
-    """True if a policy counts the name."""
-    return name.lower() in counted
-
-
-def uncounted(cost: Any, counted: Collection[str]) -> str | None:
-    """Returns the error text for a cost with a unit that no policy counts, or None."""
-    if not isinstance(cost, Mapping):
-        return None
-    wrong = next((name for name in cost if not is_counted(name, counted)), None)
-    if wrong is None:
-        return None
-    return f"cost names {shown(wrong)}, which no policy of the limit counts: they count {', '.join(sorted(counted))}"
-
-
-def share_of(cost: Any, counted: Collection[str]) -> Any:
-    """Returns the part of a shared cost for one policy: the units that it counts, or 1. A number stays as it is."""
-    if not isinstance(cost, Mapping):
-        return cost
-    share = {name: number for name, number in cost.items() if is_counted(name, counted)}
-    # A plain number is checked faster. A 0 stays a dict, which takes nothing.
-    return share[COST] if share.keys() == {COST} and share[COST] else share or 1

@@ -49,7 +49,7 @@ def limit(
         if isinstance(function, (classmethod, staticmethod, property)):
             raise TypeError(f"put @limiter.limit below @{type(function).__name__}: it limits the function itself")
         if inspect.isclass(function) or not callable(function):
-            raise TypeError(f"@limiter.limit limits functions, not {shown(function)}")
+            raise TypeError(f"@limiter.limit must stand above a function, not {shown(function)}")
         wrapper: Any
         called = _called(function)
         if inspect.isasyncgenfunction(called):
@@ -132,7 +132,7 @@ class Asking:
         if not isinstance(made, str):
             _close(made)
             found = "nothing (None)" if made is None else shown(made)
-            raise KeyInvalid(f"the key function {name_of(key)} of {name} returned {found}: a key is text (str)")
+            raise KeyInvalid(f"the key function {name_of(key)} of {name} returned {found}: a key must be text (str)")
         if cost is None:
             return made, 1
         if not callable(cost):
@@ -153,7 +153,9 @@ class Asking:
         if made is None or isinstance(made, str):
             return made
         _close(made)
-        raise ConfigError(f"the priority of {self._name} is {shown(made)}: a class is text (str), or None for no class")
+        raise ConfigError(
+            f"the priority of {self._name} is {shown(made)}: a class must be text (str), or None for no class"
+        )
 
 
 def _close(given: object) -> None:

@@ -37,7 +37,7 @@ class NamedLimiters:
         if not isinstance(limiter, (Limiter, AsyncLimiter)):
             raise TypeError(f"a limiter must be a Limiter or an AsyncLimiter, not {type(limiter).__name__}")
         if name in self._limiters:
-            raise ValueError(f"there are two limiters of the name {name!r}: give one another, as in name='jobs'")
+            raise ValueError(f"two limiters have the name {name!r}: give one another name, as in name='jobs'")
         self._limiters[name] = limiter
 
     def samples(self, metric: str | None = None) -> Iterable[tuple[Metric, list[str], Any]]:

@@ -20,10 +20,10 @@ def never_fits(decision: Decision) -> CostError | None:
         unit = state.unit or "units"
         most = f"its limit has at most {state.limit} at once"
         if state.cost <= state.limit:
-            most += ", of which the class of the call leaves a part free"
+            most += ", and the class of the call leaves a part of it free"
         return CostError(
             f"{shortened(decision.policy)} never admits a call of {state.cost} {unit}: {most}. "
-            "Make the call smaller (of a call of an LLM the input, or the most tokens that it may answer with), or "
+            "Make the call smaller (for a call of an LLM, shorten the input, or allow fewer tokens in the answer), or "
             "raise the limit"
         )
     return None

@@ -22,27 +22,27 @@ class PolicyOptions(TypedDict, total=False):
     """The options of a policy."""
 
     # options: policy
-    # What a check answers when the store fails; overrides the limiter's choice.
+    # The answer to a check when the store fails. It overrides the choice of the limiter.
     on_store_error: str | None
-    # Evaluate and count, but never deny. Default: False.
+    # Evaluate and count the policy, but never deny a call. Default: False.
     shadow: bool
-    # Once denied, the key stays denied this long; of several lengths, each further block has the next, and the last
-    # repeats.
+    # The time for which a key stays denied after a denial. With several times, each new block takes the next, and the
+    # last repeats.
     block_for: float | str | timedelta | Sequence[float | str | timedelta] | None
-    # With several lengths in `block_for`: a key whose last block ended so long ago begins with the first length again.
-    # Without it a day.
+    # The time after the end of a block until the next block takes the first time of `block_for` again. Without it, a
+    # day.
     forgive: float | str | timedelta | None
-    # Charge denied checks too: a caller that keeps trying stays out. Default: False.
+    # Charge denied checks too, so that a caller that keeps trying stays denied. Default: False.
     count_denied: bool
-    # Remember that many of the newest attempts with their metadata; 0 is none. Default: 0.
+    # The number of newest attempts to remember with their metadata. With 0, nothing is remembered. Default: 0.
     journal: int
-    # Take units in advance and spend them without the network: a number of units, or a part such as `5%`.
+    # The units that a process takes in advance and spends without the network: a number, or a part such as `5%`.
     lease: str | int | None
-    # Classes of calls, each with the part of every limit that it leaves free, such as `batch: 30%`.
+    # The classes of calls. Each must leave a part of every limit free for others, such as `batch: 30%`.
     priorities: Mapping[str, str] | None
-    # How old a hold of a `concurrency` limit may become: from then on it is not renewed, and its ttl ends it.
+    # The longest time that a hold of a `concurrency` limit is renewed. After it, the ttl ends the hold.
     max_hold: float | str | timedelta | None
-    # Other limits for single keys, by the key: a notation, or `none` for no limit.
+    # Other limits for single keys, by the key: a notation, or `none` for a key without limits.
     overrides: Mapping[str, Any] | None
     # options end
 
@@ -51,28 +51,30 @@ class LimiterSettings(TypedDict, total=False):
     """The options of a limiter, except its policies."""
 
     # options: settings
-    # What every key in Redis begins with. Default: `tg`.
+    # The beginning of every key in Redis. Give each application another one. Default: `tg`.
     prefix: str
-    # A secret of at least 16 bytes for the digests in the names of Redis keys, so that a copy of the data does not tell
-    # whether a key that was guessed, such as an address, was used. All limiters that share limits need the same one.
+    # A secret of at least 16 bytes for the names of Redis keys. With it, no one can find out from a copy of the data if
+    # a guessed key, such as an address, was used. All limiters that share limits need the same secret.
     key_secret: str | bytes | None
     # The longest time that a call may wait for the store. Default: 0.25 seconds.
     timeout: float | timedelta
-    # What a check answers when the store fails: `raise`, `open`, `closed` or `local`. Default: `local`.
+    # The answer to a check when the store fails: `raise`, `open`, `closed` or `local`. Default: `local`.
     on_store_error: str
-    # The longest time that a denial is repeated without asking the store; 0 turns it off. Default: 1.0 seconds.
+    # The longest time for which a denial is repeated without a call to the store. 0 turns this off. Default: 1.0
+    # seconds.
     deny_cache: float | timedelta
-    # The most callers that wait, in `acquire` or for a hold. Beyond it a call is denied at once. Default: 10,000.
+    # The most callers that may wait in `acquire` or for a hold. A further call is denied at once. Default: 10,000.
     max_waiting: int
-    # The most callers that wait for one policy and key. Default: 1,000.
+    # The most callers that may wait for one policy and key. Default: 1,000.
     max_waiting_per_key: int
-    # Called once when a store is lost or refuses, and once when it is back. It is called after that was logged, on a
-    # thread of its own, one change after the other, so it may block. What it raises is logged to the logger "tidegate".
+    # A function that Tidegate calls once when a store is lost or refuses calls, and once when it is back. It runs on a
+    # separate thread after the log line, one change after the other, so it may block. The logger "tidegate" gets its
+    # exceptions.
     on_change: Callable[[StoreChange], object] | None
-    # A clock for tests, whose time is used instead of the store's.
+    # A clock for tests. Its time replaces the time of the store.
     clock: ManualClock | None
-    # Whether a refusal is logged, as a warning: its policy, its key, the limit that refused, the wait, and what
-    # answered. At most ten lines a second; the next line says how many refusals have none. Default: False.
+    # Log each refusal as a warning with the policy, the key, the limit that refused, the wait and the source of the
+    # answer. There are at most ten lines a second, and the next line counts the refusals in between. Default: False.
     log_refusals: bool
     # options end
 
@@ -81,8 +83,8 @@ class LimiterOptions(LimiterSettings, total=False):
     """The options of a limiter. A limiter of a policy file has the same options."""
 
     # options: policies
-    # Policies by name: a notation, a Policy, or limits with options as in a policy file. They stay when a policy file
-    # is reloaded.
+    # The policies by name: a notation, a Policy, or limits with options as in a policy file. A reload of the file keeps
+    # them.
     policies: Mapping[str, Any] | None
     # options end
 
@@ -95,4 +97,4 @@ def as_json(policies: Mapping[str, Any]) -> str:
 def _seconds(given: object) -> float:
     if isinstance(given, timedelta):
         return given.total_seconds()
-    raise TypeError(f"a policy holds texts, numbers, lists and dicts, not {shown(given)}")
+    raise TypeError(f"a policy must have texts, numbers, lists and dicts, not {shown(given)}")

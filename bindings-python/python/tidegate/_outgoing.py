@@ -203,7 +203,7 @@ class Pacing:
         if not (policy is None or isinstance(policy, (str, Policy)) or callable(policy)):
             raise TypeError(f"policy must be a str, a Policy, a function of the request or None, not {shown(policy)}")
         if policy is None and not self._learn:
-            raise ConfigError("policy is None and learn is False: this limits nothing. Give one of them")
+            raise ConfigError("with policy None and learn False nothing is limited: give a policy, or leave learn out")
         if isinstance(policy, (str, Policy)):
             check_options(self._limiter, policy, key if isinstance(key, str) else "", cost, priority)
             _, counted = self._prepared(policy, self._limiter._generation)

@@ -73,7 +73,7 @@ def routes_of(app: Any) -> Iterator[Route]:
                     yield method, path, limits + outer
                 return
     raise ConfigError(
-        f"an object of type {type(app).__name__} is no application of Flask, FastAPI, Starlette or Django"
+        f"an object of type {type(app).__name__} is not an application of Flask, FastAPI, Starlette or Django"
     )
 
 

@@ -13,6 +13,7 @@ from typing_extensions import Unpack
 from ._decorator import Decorator
 from ._hold import Holding
 from ._options import LimiterOptions, LimiterSettings, Name, PolicyOptions
+from .stores import AsyncKeyValueStore, KeyValueStore
 
 __all__ = [
     "__version__",
@@ -45,6 +46,7 @@ __all__ = [
     "after_fork_in_child",
     "anonymous",
     "before_exit",
+    "costs_of_entries",
     "hashed",
     "lint",
     "metrics",
@@ -57,7 +59,9 @@ __all__ = [
     "restore_decision",
     "rollout",
     "run_command",
+    "shared_cost",
     "status",
+    "verify_store",
 ]
 
 __version__: Final[str]
@@ -124,9 +128,9 @@ class AsyncHold:
     @property
     def lost(self, /) -> bool:
         """
-        Whether the units cannot be relied on any more: the store answered a renewal that it does not have the hold, or no
-        renewal has succeeded for its ttl, so that others may have its units. It stays so. A renewal that fails is logged,
-        counted and tried again; when it succeeds in time the hold is not lost.
+        True if others may have the units now: the store did not have the hold at a renewal, or no
+        renewal has succeeded for its ttl. It stays true. Tidegate logs and counts a failed renewal, and
+        tries again. If it succeeds in time, the hold is not lost.
         """
     def release(self, /) -> Coroutine[Any, Any, None]:
         """
@@ -135,7 +139,7 @@ class AsyncHold:
     @property
     def released(self, /) -> bool:
         """
-        Whether it was given back.
+        True if the units went back.
         """
     def settle(self, /, actual_cost: int | Mapping[str, int]) -> Coroutine[Any, Any, None]:
         """
@@ -148,13 +152,13 @@ class AsyncLimiter(Generic[Name]):
     """
     Checks limits from event loops without blocking them. Checks that wait at the same moment travel to Redis as one call.
 
-    The options are those of Limiter. It may be shared by event loops of several threads, and made before a fork::
+    The options are those of Limiter. Event loops of several threads may share it, and you may make it before a fork::
 
         limiter = AsyncLimiter("redis://127.0.0.1:6379/0", policies={"login": "20/minute; 5/3s"})
         if not await limiter.check("login", "alice"):
             ...
 
-    A call is made when it is awaited. If it is cancelled in flight, it is not known whether it was charged.
+    A call is made when you await it. If you cancel it in flight, it may or may not have been charged.
     """
     def __aenter__(self, /) -> Coroutine[Any, Any, AsyncLimiter[Name]]: ...
     def __aexit__(self, /, *_error: object) -> Coroutine[Any, Any, None]: ...
@@ -162,7 +166,7 @@ class AsyncLimiter(Generic[Name]):
     def __new__(
         cls,
         /,
-        store: str | Iterable[str] | Rollout | None = None,
+        store: str | Iterable[str] | Rollout | KeyValueStore | AsyncKeyValueStore | None = None,
         *,
         policies: Mapping[Name, Any] | None = None,
         **options: Unpack[LimiterSettings],
@@ -177,7 +181,7 @@ class AsyncLimiter(Generic[Name]):
     ) -> Coroutine[Any, Any, Admission]:
         """
         Asks the policies of a request, each (prepared, key, cost, meta, priority, method). The units of a concurrency limit are
-        held. With `records_steps` the answer says in which steps the store was asked.
+        held. With `records_steps` the answer has the steps in which the store was asked.
         """
     @property
     def _generation(self, /) -> int:
@@ -187,7 +191,7 @@ class AsyncLimiter(Generic[Name]):
     @property
     def _is_local(self, /) -> bool:
         """
-        Whether usage lives in this process alone.
+        True if usage lives in this process alone.
         """
     def _learn(
         self, /, call: OutgoingCall, observations: list[Observation], decision: Decision
@@ -212,7 +216,7 @@ class AsyncLimiter(Generic[Name]):
         """
     def _use_policy(self, /, policy: Name | Policy, by: str) -> PolicyUse:
         """
-        Registers what uses a policy by its name, as long as the PolicyUse exists; `reload` refuses to drop such a policy.
+        Registers a use of a policy by its name, as long as the PolicyUse exists. `reload` refuses to drop such a policy.
         """
     def acquire(
         self,
@@ -225,14 +229,14 @@ class AsyncLimiter(Generic[Name]):
         priority: str | None = None,
     ) -> Coroutine[Any, Any, Decision]:
         """
-        Waits until it is admitted, at most `timeout` seconds. The Decision is a denial when that would be too late.
+        Waits until the call is admitted, at most `timeout` seconds. The Decision is a denial if that would be too late.
 
         Calls that wait for the same key are admitted in their order.
         One that is cancelled leaves the queue.
         """
     def block(self, /, policy: Name | Policy, key: str, seconds: float | str | timedelta) -> Coroutine[Any, Any, None]:
         """
-        Denies the key for so many seconds (or "10m"), whatever its usage is.
+        Denies the key for this number of seconds (or "10m"), whatever its usage is.
         """
     def charge(
         self, /, policy: Name | Policy, key: str, cost: int | Mapping[str, int]
@@ -251,11 +255,11 @@ class AsyncLimiter(Generic[Name]):
         priority: str | None = None,
     ) -> Coroutine[Any, Any, Decision]:
         """
-        Checks whether `cost` units are admitted and consumes them, in one atomic step. The policy is a name, a notation or a
+        Checks and consumes `cost` units, in one atomic step. The policy is a name, a notation or a
         Policy.
 
-        The journal remembers `meta` (str or bytes). A denial is a Decision, never an error. With `partial` the check takes as
-        many units as there are, up to `cost`; `granted` says how many. With `priority`, a class of the policy's `priorities`, a part
+        The journal remembers `meta` (str or bytes). A denial is a Decision, never an error. With `partial` it takes as
+        many units as are left, up to `cost`: see `granted`. With `priority`, a class of the policy's `priorities`, a part
         of each limit stays free.
         """
     def check_all(
@@ -267,10 +271,10 @@ class AsyncLimiter(Generic[Name]):
     ) -> Coroutine[Any, Any, Decision]:
         """
         Checks several policies and keys, each (policy, key), (policy, key, cost), (policy, key, cost, meta) or
-        (policy, key, cost, meta, priority): all are charged, or none is.
+        (policy, key, cost, meta, priority), and charges all or none.
 
         The Decision has the fields of the first denial, if there is one, and in `decisions` a Decision for each entry.
-        `partial` is refused: all or nothing is no part.
+        It refuses `partial`, because it charges all or nothing.
         """
     def clear(self, /, policy: Name | Policy, key: str) -> Coroutine[Any, Any, None]:
         """
@@ -278,11 +282,11 @@ class AsyncLimiter(Generic[Name]):
         """
     def clear_all(self, /) -> Coroutine[Any, Any, None]:
         """
-        Forgets everything that is stored under the prefix: usage, blocks and journals of all policies and keys.
+        Forgets all usage, blocks and journals under the prefix, for all policies and keys.
         """
     def close(self, /) -> Coroutine[Any, Any, None]:
         """
-        Closes the limiter: calls that wait raise ClosedError, as every later call does, and turns, holds and leased units go back.
+        Closes the limiter. Calls that wait, and all later calls, raise ClosedError. Turns, holds and leased units go back.
         """
     def counters(self, /) -> dict[str, int]:
         """
@@ -294,7 +298,7 @@ class AsyncLimiter(Generic[Name]):
         cls,
         /,
         path: str | PathLike[str],
-        store: str | Iterable[str] | Rollout | None = None,
+        store: str | Iterable[str] | Rollout | KeyValueStore | AsyncKeyValueStore | None = None,
         **options: Unpack[LimiterOptions],
     ) -> AsyncLimiter[str]:
         """
@@ -334,11 +338,11 @@ class AsyncLimiter(Generic[Name]):
         priority: str | Callable[..., str | None] | None = None,
     ) -> Decorator:
         """
-        A decorator: each call of the function is a check first, and raises RateLimited when that is denied.
+        Returns a decorator. Each call of the function is checked first, and raises RateLimited if it is denied.
 
-        `key` is a function of the call's arguments, or one text for all of them; `cost` a number, 1 by default, numbers by the names of units, or a function that returns one of these;
-        `priority` the name of a class of calls, or a function that returns one or None.
-        A policy with a "concurrency" limit is held while the function runs. With a leaky-bucket it runs after the delay.
+        `key` is a function of the call's arguments, or a text. `cost` is a number (1), numbers by units, or a function of these.
+        `priority` is the name of a class of calls, or a function that returns one or None.
+        A policy with a "concurrency" limit is held while the function runs. With a leaky-bucket, the function runs after the delay.
 
         A function that is not async is limited on the thread that calls it::
 
@@ -355,9 +359,9 @@ class AsyncLimiter(Generic[Name]):
         decision: Decision | None = None,
     ) -> Coroutine[Any, Any, Decision]:
         """
-        Learns what the response to a call says of the limits of the other side, an Observation or several: it holds for every process
-        that uses the key, and nothing that a response says admits a call earlier. `decision` is the one of the call: what was charged
-        since then is counted beside what the response says is used.
+        Learns the limits that the response to a call reports, as an Observation or several. They count for every process
+        that uses the key, and never admit a call earlier. `decision` is the Decision of the call. The units that were charged
+        since then are added to the usage in the response.
         """
     def override(
         self,
@@ -368,19 +372,19 @@ class AsyncLimiter(Generic[Name]):
         ttl: float | timedelta | None = None,
     ) -> Coroutine[Any, Any, None]:
         """
-        Gives a key other limits than its policy: a notation, a Limit, a list of both, or a Policy, of which only the limits count;
-        "none" is no limit, and None the limits of its policy again. For `ttl` seconds, or until they are removed. Other processes
-        have them within a second. What was used stays used for each limit of the same algorithm, period and unit.
+        Gives a key other limits than its policy: a notation, a Limit, a list of both, or a Policy, of which only the limits count.
+        "none" is no limit, and None ends the override, as `ttl` seconds do. Other processes
+        use it within a second. Used units stay used for each limit of the same algorithm, period and unit.
         """
     def overrides(self, /, policy: Name | Policy) -> Coroutine[Any, Any, list[Override]]:
         """
-        The keys of a policy that `override` has given other limits, in the order of the keys.
+        The keys of a policy with other limits from `override`, in the order of the keys.
         """
     def peek(
         self, /, policy: Name | Policy, key: str, cost: int | Mapping[str, int] = 1, priority: str | None = None
     ) -> Coroutine[Any, Any, Decision]:
         """
-        Answers as a check would, and consumes nothing.
+        Returns the Decision that a check would return, and consumes nothing.
         """
     def ping(self, /) -> Coroutine[Any, Any, None]:
         """
@@ -388,7 +392,7 @@ class AsyncLimiter(Generic[Name]):
         """
     def policy(self, /, policy: Name | Policy) -> Policy:
         """
-        The policy that a name or a notation means now.
+        The policy behind a name or a notation at this moment.
         Not awaitable: it needs no store.
         """
     def refund(
@@ -399,7 +403,7 @@ class AsyncLimiter(Generic[Name]):
         """
     def reload(self, /) -> Coroutine[Any, Any, None]:
         """
-        Reads the policy file again. Takes it as a whole, or raises and changes nothing.
+        Reads the policy file again. It takes the whole file, or raises and changes nothing.
         """
     def set_rollout(self, /, percent: float) -> None:
         """
@@ -413,17 +417,17 @@ class AsyncLimiter(Generic[Name]):
         actual_cost: int | Sequence[int | Mapping[str, int] | None] | Mapping[str, int | Mapping[str, int] | None],
     ) -> Coroutine[Any, Any, None]:
         """
-        After the work: charges or refunds the difference between what a check consumed and the actual cost. Once.
-        A peek has consumed nothing: a settle of its Decision charges the actual cost.
+        Call it once after the work. It charges or refunds the difference between the units of a check and the actual cost.
+        For the Decision of a peek, which has consumed nothing, it charges the actual cost.
 
-        After `check_all` one number is for the entries with a cost other than 1, or for all. A list has one for each entry, a dict
-        for the policies that it names; None leaves an entry as it is. For a policy that counts units a dict names these; those that
-        it does not name stay as they are.
+        After `check_all`, one number is for the entries with a cost other than 1, or for all. A list has one for each entry, a dict
+        for the policies that it names. None leaves an entry as it is. For a policy with units, give a dict of them. Units that it
+        does not name stay as they are.
         """
     def stats(self, /) -> dict[str, Any]:
         """
-        What was counted since the limiter was made or its process was forked, without any key: `policies` by name, calls to
-        the `store`, its `breaker`, and `counters`. JSON can hold it; docs/metrics.md explains each number.
+        The counts since the limiter was made or its process was forked, without any key: `policies` by name, calls to
+        the `store`, its `breaker`, and `counters`. It is ready for JSON, and docs/metrics.md explains each number.
         Not awaitable: it needs no store.
         """
     def to_blocking(self, /) -> Limiter[Name]:
@@ -436,7 +440,7 @@ class AsyncLimiter(Generic[Name]):
         """
     def waiting(self, /, policy: Name | Policy, key: str) -> int:
         """
-        How many calls of `acquire` and `hold` wait for a key in this limiter.
+        The number of calls of `acquire` and `hold` that wait for a key in this limiter.
         Not awaitable: it needs no store.
         """
 
@@ -451,7 +455,7 @@ class Attempt:
     @property
     def allowed(self, /) -> bool:
         """
-        Whether it was allowed.
+        True if it was allowed.
         """
     def as_dict(self, /) -> dict[str, Any]:
         """
@@ -470,7 +474,7 @@ class Attempt:
     @property
     def meta(self, /) -> str | None:
         """
-        Its metadata, as text; bytes that are not UTF-8 are shown as `\\xff`.
+        Its metadata, as text. Bytes that are not UTF-8 appear as `\\xff`.
         """
     @property
     def meta_bytes(self, /) -> bytes | None:
@@ -515,19 +519,19 @@ class ClientIp:
     def __new__(cls, /, trusted_proxies: Iterable[object] | int | None = None, ipv6_prefix: int = 64) -> ClientIp: ...
     def key(self, /, peer: str | None, forwarded: list[bytes] | None = None, unix: bool = False) -> str:
         """
-        The key of a request, from its peer's address and the lines of X-Forwarded-For. `unix` says that the server listens on
-        a Unix domain socket, whose peers have no address; any other peer without one raises KeyInvalid.
+        The key of a request, from its peer's address and the lines of X-Forwarded-For. `unix` is true if the server listens on
+        a Unix domain socket, because its peers have no address. Any other peer without one raises KeyInvalid.
         """
     @property
     def reads_forwarded(self, /) -> bool:
         """
-        Whether X-Forwarded-For is read at all.
+        True if X-Forwarded-For is read at all.
         """
 
 @final
 class Decision:
     """
-    The answer to a check, as data. A denial is a Decision, never an error; it is truthy exactly when allowed.
+    The answer to a check, as data. A denial is a Decision, never an error. In a condition it is true exactly if it is allowed.
 
     Times are seconds.
     """
@@ -541,13 +545,13 @@ class Decision:
     @property
     def abnormal(self, /) -> bool:
         """
-        Whether it is denied by a block that follows repeated denials: of a policy whose block_for has several lengths, and not of one
+        True if it is denied by a block after repeated denials, of a policy with several times in block_for. It is false for a block
         that was made by hand.
         """
     @property
     def allowed(self, /) -> bool:
         """
-        Whether the check was admitted.
+        True if the check was admitted.
         """
     def as_dict(self, /) -> dict[str, Any]:
         """
@@ -566,12 +570,12 @@ class Decision:
     @property
     def delay(self, /) -> float:
         """
-        For a leaky-bucket: how many seconds to wait before the work begins.
+        For a leaky-bucket: the seconds to wait before the work begins.
         """
     @property
     def granted(self, /) -> int:
         """
-        Units that were consumed: `cost` or 0, with `partial` anything between, of a charge the cost. `settle` starts from it.
+        The consumed units: `cost` or 0. With `partial` it may be between, and for a charge it is the cost. `settle` starts from it.
         """
     @property
     def key(self, /) -> str:
@@ -581,12 +585,12 @@ class Decision:
     @property
     def learned(self, /) -> bool:
         """
-        Whether it says what the other side of an outgoing call said: that is what refuses, or what is left.
+        True if a limit that a service reported gave the answer to an outgoing call.
         """
     @property
     def limit(self, /) -> int:
         """
-        The most units that the binding limit ever admits at once. The binding limit is the one that denied, else the one
+        The most units that the binding limit ever admits at once. The binding limit is the one that denied, or else the one
         with the smallest share left.
         """
     @property
@@ -602,7 +606,7 @@ class Decision:
     @property
     def overridden(self, /) -> bool:
         """
-        Whether its key has other numbers than the policy, which answered: `limits` has them. A key with "none" is always allowed.
+        True if the key has an override, which gave the answer. `limits` has its limits. A key with "none" is always allowed.
         """
     @property
     def policy(self, /) -> str:
@@ -617,7 +621,7 @@ class Decision:
     @property
     def reset_after(self, /) -> float:
         """
-        Seconds until the binding limit is as if unused and no block of the key is left.
+        Seconds until the binding limit is as if it were unused and the key has no block.
         """
     @property
     def reset_at(self, /) -> float:
@@ -632,18 +636,18 @@ class Decision:
     @property
     def shadow(self, /) -> bool:
         """
-        Whether a shadow policy would have denied.
+        True if a shadow policy would have denied the call.
         """
     @property
     def source(self, /) -> str:
         """
-        What gave the answer: "store", "deny-cache", "lease" or "fallback".
+        The source of the answer: "store", "deny-cache", "lease" or "fallback".
         """
     @property
     def unavailable(self, /) -> bool:
         """
-        Whether it is denied because the store is missing (on_store_error "closed"), not because a limit refused: a web layer
-        answers 503 then, and 429 otherwise.
+        True if it is denied because the store failed (on_store_error "closed"), and not by a limit. A web layer then
+        answers 503 instead of 429.
         """
 
 @final
@@ -654,7 +658,7 @@ class Headers:
     def __new__(cls, /, name: str) -> Headers: ...
     def openapi(self, /) -> str:
         """
-        What an OpenAPI document says of the response of a refused request, as JSON.
+        The description of a refusal for an OpenAPI document, as JSON.
         """
     def raw(self, /, *announced: Policy | Decision) -> list[tuple[bytes, bytes]]:
         """
@@ -682,9 +686,9 @@ class Hold:
     @property
     def lost(self, /) -> bool:
         """
-        Whether the units cannot be relied on any more: the store answered a renewal that it does not have the hold, or no
-        renewal has succeeded for its ttl, so that others may have its units. It stays so. A renewal that fails is logged,
-        counted and tried again; when it succeeds in time the hold is not lost.
+        True if others may have the units now: the store did not have the hold at a renewal, or no
+        renewal has succeeded for its ttl. It stays true. Tidegate logs and counts a failed renewal, and
+        tries again. If it succeeds in time, the hold is not lost.
         """
     def release(self, /) -> None:
         """
@@ -693,7 +697,7 @@ class Hold:
     @property
     def released(self, /) -> bool:
         """
-        Whether it was given back.
+        True if the units went back.
         """
     def settle(self, /, actual_cost: int | Mapping[str, int]) -> None:
         """
@@ -706,9 +710,9 @@ class Limit:
     """
     A limit: `count` units per `period`, counted by an algorithm.
 
-    `period` is a number of seconds or a text such as "10m" or "month"; for "concurrency" it is the holds' ttl and may be
+    `period` is a number of seconds or a text such as "10m" or "month". For "concurrency" it is the ttl of holds and may be
     left out. Only buckets have a `burst`, only token-bucket has `initial`, only sliding-window has a `precision`.
-    With a `unit` it counts what it names, such as "tokens", and a call says how many. A calendar-window of one day, week, month or year
+    With a `unit` it counts that unit, such as "tokens", and a call gives the number. A calendar-window of one day, week, month or year
     may begin at another moment, `from_="day 15 at 06:00"`, and by the clocks of a time zone, `in_="Europe/Berlin"`.
     """
     def __eq__(self, value: object, /) -> bool: ...
@@ -757,12 +761,12 @@ class Limit:
     @property
     def from_(self, /) -> str | None:
         """
-        Where in its period each window begins, such as "day 15 at 06:00"; None where it begins as every period does.
+        The moment of its period at which each window begins, such as "day 15 at 06:00". None for the beginning of the period.
         """
     @property
     def in_(self, /) -> str | None:
         """
-        The time zone by whose clocks windows begin; None for UTC.
+        The time zone of its windows. None for UTC.
         """
     @property
     def initial(self, /) -> int | None:
@@ -772,7 +776,7 @@ class Limit:
     @property
     def period(self, /) -> float:
         """
-        The period in seconds; months of 30 and years of 360 days. The holds' ttl for "concurrency".
+        The period in seconds, with months of 30 and years of 360 days. For "concurrency", the ttl of holds.
         """
     @property
     def precision(self, /) -> int | None:
@@ -782,7 +786,7 @@ class Limit:
     @property
     def unit(self, /) -> str | None:
         """
-        What it counts, where it names it: a call says how many of these it takes.
+        The unit that it counts, if it has one. A call gives the number of them.
         """
 
 @final
@@ -805,12 +809,12 @@ class LimitState:
     @property
     def cost(self, /) -> int:
         """
-        The units of it that were asked for.
+        The units of it that the call asked for.
         """
     @property
     def exceeded(self, /) -> bool:
         """
-        Whether it denied the check.
+        True if it denied the check.
         """
     @property
     def limit(self, /) -> int:
@@ -825,12 +829,12 @@ class LimitState:
     @property
     def over(self, /) -> int:
         """
-        Units that are used beyond it: by a charge, or because its numbers were lowered.
+        The units that are used beyond it, after a charge or after its numbers were lowered.
         """
     @property
     def period(self, /) -> float:
         """
-        Its period in seconds; the ttl of the holds for "concurrency".
+        Its period in seconds. For "concurrency", the ttl of holds.
         """
     @property
     def remaining(self, /) -> int:
@@ -840,7 +844,7 @@ class LimitState:
     @property
     def reset_after(self, /) -> float:
         """
-        Seconds until it is as if unused.
+        Seconds until it is as if it were unused.
         """
     @property
     def retry_after(self, /) -> float | None:
@@ -850,7 +854,7 @@ class LimitState:
     @property
     def unit(self, /) -> str | None:
         """
-        What it counts, where it names it.
+        The unit that it counts, if it has one.
         """
 
 @final
@@ -858,22 +862,22 @@ class Limiter(Generic[Name]):
     """
     Checks limits on the calling thread.
 
-    - `store`: where usage lives: "memory://" (the default), a file ("file:///path/to/limits"), a Redis URL, a list of URLs that share the keys, or a `rollout`.
-    - `policies`: by name; a notation such as "20/minute; 5/3s", a Policy, or a dict as in a policy file.
-    - `prefix`: what every key in Redis begins with; "tg" by default.
-    - `key_secret`: at least 16 bytes for the digests in the names of Redis keys, so that a copy of the data does not tell whether
-      a key that was guessed, such as an address, was used. All limiters that share limits need the same one.
-    - `timeout`: the longest time that a call may wait for the store, in seconds; 0.25 by default.
+    - `store`: "memory://" (the default), a file ("file:///path/to/limits"), a Redis URL, a list of URLs, or a `rollout`.
+    - `policies`: the policies by name. Each is a notation such as "20/minute; 5/3s", a Policy, or a dict as in a policy file.
+    - `prefix`: the beginning of every key in Redis, "tg" by default.
+    - `key_secret`: at least 16 bytes for the digests in the names of Redis keys. With it, a copy of the data does not show if
+      a guessed key, such as an address, was used. All limiters that share limits need the same secret.
+    - `timeout`: the longest time that a call may wait for the store, in seconds, 0.25 by default.
     - `on_store_error`: the answer to a check when the store fails: "raise", "open", "closed" or "local" (the default).
-    - `deny_cache`: for how many seconds a denied key may be denied without asking the store; 1.0 by default, 0 is off.
-    - `on_change`: called with a StoreChange when a store is lost, refuses or is back, on a thread of its own.
+    - `deny_cache`: the seconds for which a denial is repeated without a call to the store, 1.0 by default. 0 turns it off.
+    - `on_change`: a function that gets a StoreChange when a store is lost, refuses calls or is back. It runs on a separate thread.
     - `clock`: a ManualClock, for tests.
     - `log_refusals`: True logs each refusal to the logger "tidegate", at most ten a second.
 
-    For type checkers it may name its policies: `limiter: Limiter[Literal["free", "pro"]] = Limiter(policies={…})` takes no other
-    names. A notation is then given as a Policy.
+    For type checkers you can name the policies: `limiter: Limiter[Literal["free", "pro"]] = Limiter(policies={…})` takes no other
+    names. Give a notation as a Policy then.
 
-    It may be shared by threads, and made before a fork::
+    Threads may share it, and you may make it before a fork::
 
         limiter = Limiter(policies={"login": "20/minute; 5/3s"})
         if not limiter.check("login", "alice"):
@@ -885,7 +889,7 @@ class Limiter(Generic[Name]):
     def __new__(
         cls,
         /,
-        store: str | Iterable[str] | Rollout | None = None,
+        store: str | Iterable[str] | Rollout | KeyValueStore | AsyncKeyValueStore | None = None,
         *,
         policies: Mapping[Name, Any] | None = None,
         **options: Unpack[LimiterSettings],
@@ -900,7 +904,7 @@ class Limiter(Generic[Name]):
     ) -> Admission:
         """
         Asks the policies of a request, each (prepared, key, cost, meta, priority, method). The units of a concurrency limit are
-        held. With `records_steps` the answer says in which steps the store was asked.
+        held. With `records_steps` the answer has the steps in which the store was asked.
         """
     @property
     def _generation(self, /) -> int:
@@ -910,7 +914,7 @@ class Limiter(Generic[Name]):
     @property
     def _is_local(self, /) -> bool:
         """
-        Whether usage lives in this process alone.
+        True if usage lives in this process alone.
         """
     def _job_wait(self, /, decision: Decision, came_back: bool, usual_length: float | None) -> float:
         """
@@ -935,7 +939,7 @@ class Limiter(Generic[Name]):
         """
     def _use_policy(self, /, policy: Name | Policy, by: str) -> PolicyUse:
         """
-        Registers what uses a policy by its name, as long as the PolicyUse exists; `reload` refuses to drop such a policy.
+        Registers a use of a policy by its name, as long as the PolicyUse exists. `reload` refuses to drop such a policy.
         """
     def acquire(
         self,
@@ -948,13 +952,13 @@ class Limiter(Generic[Name]):
         priority: str | None = None,
     ) -> Decision:
         """
-        Waits until it is admitted, at most `timeout` seconds. The Decision is a denial when that would be too late.
+        Waits until the call is admitted, at most `timeout` seconds. The Decision is a denial if that would be too late.
 
         Calls that wait for the same key are admitted in their order.
         """
     def block(self, /, policy: Name | Policy, key: str, seconds: float | str | timedelta) -> None:
         """
-        Denies the key for so many seconds (or "10m"), whatever its usage is.
+        Denies the key for this number of seconds (or "10m"), whatever its usage is.
         """
     def charge(self, /, policy: Name | Policy, key: str, cost: int | Mapping[str, int]) -> Decision:
         """
@@ -971,11 +975,11 @@ class Limiter(Generic[Name]):
         priority: str | None = None,
     ) -> Decision:
         """
-        Checks whether `cost` units are admitted and consumes them, in one atomic step. The policy is a name, a notation or a
+        Checks and consumes `cost` units, in one atomic step. The policy is a name, a notation or a
         Policy.
 
-        The journal remembers `meta` (str or bytes). A denial is a Decision, never an error. With `partial` the check takes as
-        many units as there are, up to `cost`; `granted` says how many. With `priority`, a class of the policy's `priorities`, a part
+        The journal remembers `meta` (str or bytes). A denial is a Decision, never an error. With `partial` it takes as
+        many units as are left, up to `cost`: see `granted`. With `priority`, a class of the policy's `priorities`, a part
         of each limit stays free.
         """
     def check_all(
@@ -987,10 +991,10 @@ class Limiter(Generic[Name]):
     ) -> Decision:
         """
         Checks several policies and keys, each (policy, key), (policy, key, cost), (policy, key, cost, meta) or
-        (policy, key, cost, meta, priority): all are charged, or none is.
+        (policy, key, cost, meta, priority), and charges all or none.
 
         The Decision has the fields of the first denial, if there is one, and in `decisions` a Decision for each entry.
-        `partial` is refused: all or nothing is no part.
+        It refuses `partial`, because it charges all or nothing.
         """
     def clear(self, /, policy: Name | Policy, key: str) -> None:
         """
@@ -998,11 +1002,11 @@ class Limiter(Generic[Name]):
         """
     def clear_all(self, /) -> None:
         """
-        Forgets everything that is stored under the prefix: usage, blocks and journals of all policies and keys.
+        Forgets all usage, blocks and journals under the prefix, for all policies and keys.
         """
     def close(self, /) -> None:
         """
-        Closes the limiter: calls that wait raise ClosedError, as every later call does, and turns, holds and leased units go back.
+        Closes the limiter. Calls that wait, and all later calls, raise ClosedError. Turns, holds and leased units go back.
         """
     def counters(self, /) -> dict[str, int]:
         """
@@ -1013,7 +1017,7 @@ class Limiter(Generic[Name]):
         cls,
         /,
         path: str | PathLike[str],
-        store: str | Iterable[str] | Rollout | None = None,
+        store: str | Iterable[str] | Rollout | KeyValueStore | AsyncKeyValueStore | None = None,
         **options: Unpack[LimiterOptions],
     ) -> Limiter[str]:
         """
@@ -1050,11 +1054,11 @@ class Limiter(Generic[Name]):
         priority: str | Callable[..., str | None] | None = None,
     ) -> Decorator:
         """
-        A decorator: each call of the function is a check first, and raises RateLimited when that is denied.
+        Returns a decorator. Each call of the function is checked first, and raises RateLimited if it is denied.
 
-        `key` is a function of the call's arguments, or one text for all of them; `cost` a number, 1 by default, numbers by the names of units, or a function that returns one of these;
-        `priority` the name of a class of calls, or a function that returns one or None.
-        A policy with a "concurrency" limit is held while the function runs. With a leaky-bucket it runs after the delay.
+        `key` is a function of the call's arguments, or a text. `cost` is a number (1), numbers by units, or a function of these.
+        `priority` is the name of a class of calls, or a function that returns one or None.
+        A policy with a "concurrency" limit is held while the function runs. With a leaky-bucket, the function runs after the delay.
 
         An async function is limited without blocking its event loop::
 
@@ -1071,9 +1075,9 @@ class Limiter(Generic[Name]):
         decision: Decision | None = None,
     ) -> Decision:
         """
-        Learns what the response to a call says of the limits of the other side, an Observation or several: it holds for every process
-        that uses the key, and nothing that a response says admits a call earlier. `decision` is the one of the call: what was charged
-        since then is counted beside what the response says is used.
+        Learns the limits that the response to a call reports, as an Observation or several. They count for every process
+        that uses the key, and never admit a call earlier. `decision` is the Decision of the call. The units that were charged
+        since then are added to the usage in the response.
         """
     def override(
         self,
@@ -1084,19 +1088,19 @@ class Limiter(Generic[Name]):
         ttl: float | timedelta | None = None,
     ) -> None:
         """
-        Gives a key other limits than its policy: a notation, a Limit, a list of both, or a Policy, of which only the limits count;
-        "none" is no limit, and None the limits of its policy again. For `ttl` seconds, or until they are removed. Other processes
-        have them within a second. What was used stays used for each limit of the same algorithm, period and unit.
+        Gives a key other limits than its policy: a notation, a Limit, a list of both, or a Policy, of which only the limits count.
+        "none" is no limit, and None ends the override, as `ttl` seconds do. Other processes
+        use it within a second. Used units stay used for each limit of the same algorithm, period and unit.
         """
     def overrides(self, /, policy: Name | Policy) -> list[Override]:
         """
-        The keys of a policy that `override` has given other limits, in the order of the keys.
+        The keys of a policy with other limits from `override`, in the order of the keys.
         """
     def peek(
         self, /, policy: Name | Policy, key: str, cost: int | Mapping[str, int] = 1, priority: str | None = None
     ) -> Decision:
         """
-        Answers as a check would, and consumes nothing.
+        Returns the Decision that a check would return, and consumes nothing.
         """
     def ping(self, /) -> None:
         """
@@ -1104,7 +1108,7 @@ class Limiter(Generic[Name]):
         """
     def policy(self, /, policy: Name | Policy) -> Policy:
         """
-        The policy that a name or a notation means now.
+        The policy behind a name or a notation at this moment.
         """
     def refund(self, /, policy: Name | Policy, key: str, cost: int | Mapping[str, int] = 1) -> None:
         """
@@ -1112,7 +1116,7 @@ class Limiter(Generic[Name]):
         """
     def reload(self, /) -> None:
         """
-        Reads the policy file again. Takes it as a whole, or raises and changes nothing.
+        Reads the policy file again. It takes the whole file, or raises and changes nothing.
         """
     def set_rollout(self, /, percent: float) -> None:
         """
@@ -1125,17 +1129,17 @@ class Limiter(Generic[Name]):
         actual_cost: int | Sequence[int | Mapping[str, int] | None] | Mapping[str, int | Mapping[str, int] | None],
     ) -> None:
         """
-        After the work: charges or refunds the difference between what a check consumed and the actual cost. Once.
-        A peek has consumed nothing: a settle of its Decision charges the actual cost.
+        Call it once after the work. It charges or refunds the difference between the units of a check and the actual cost.
+        For the Decision of a peek, which has consumed nothing, it charges the actual cost.
 
-        After `check_all` one number is for the entries with a cost other than 1, or for all. A list has one for each entry, a dict
-        for the policies that it names; None leaves an entry as it is. For a policy that counts units a dict names these; those that
-        it does not name stay as they are.
+        After `check_all`, one number is for the entries with a cost other than 1, or for all. A list has one for each entry, a dict
+        for the policies that it names. None leaves an entry as it is. For a policy with units, give a dict of them. Units that it
+        does not name stay as they are.
         """
     def stats(self, /) -> dict[str, Any]:
         """
-        What was counted since the limiter was made or its process was forked, without any key: `policies` by name, calls to
-        the `store`, its `breaker`, and `counters`. JSON can hold it; docs/metrics.md explains each number.
+        The counts since the limiter was made or its process was forked, without any key: `policies` by name, calls to
+        the `store`, its `breaker`, and `counters`. It is ready for JSON, and docs/metrics.md explains each number.
         """
     def to_async(self, /) -> AsyncLimiter[Name]:
         """
@@ -1147,13 +1151,13 @@ class Limiter(Generic[Name]):
         """
     def waiting(self, /, policy: Name | Policy, key: str) -> int:
         """
-        How many calls of `acquire` and `hold` wait for a key in this limiter.
+        The number of calls of `acquire` and `hold` that wait for a key in this limiter.
         """
 
 @final
 class ManualClock:
     """
-    A clock for tests. A limiter that is given one uses its time instead of the store's.
+    A clock for tests. A limiter with such a clock uses its time instead of the store's.
 
     Times are seconds since 1970. It stands still until `advance` or `set` moves it::
 
@@ -1169,7 +1173,7 @@ class ManualClock:
     def __repr__(self, /) -> str: ...
     def advance(self, /, seconds: float | timedelta) -> None:
         """
-        Moves the clock forward by so many seconds. Calls that wait for that time continue.
+        Moves the clock forward by this number of seconds. Calls that wait for that time continue.
         """
     def now(self, /) -> float:
         """
@@ -1183,7 +1187,7 @@ class ManualClock:
 @final
 class Observation:
     """
-    What a response says of one limit, or how long it tells to wait. None is what it does not say.
+    One limit that a response reports, or a wait that it asks for. A field is None if the response does not have it.
 
         for observation in Observation.from_headers(response.headers, status=response.status_code):
             print(observation.limit, observation.remaining, observation.retry_after)
@@ -1205,7 +1209,7 @@ class Observation:
     ) -> Observation: ...
     def __repr__(self, /) -> str:
         """
-        What the response says; what it does not say is left out.
+        The fields that the response has.
         """
     def as_dict(self, /) -> dict[str, Any]:
         """
@@ -1221,12 +1225,12 @@ class Observation:
         max_learned_wait: float | timedelta | None = None,
     ) -> list[Observation]:
         """
-        What the response with these headers says: an Observation for each limit. One with `retry_after` comes first.
+        Reads the limits in these headers: an Observation for each limit. One with `retry_after` comes first.
 
-        `headers` is a mapping, or pairs of names and values. `date` is when the response came, in seconds since 1970 or as a
-        datetime; by default now. Moments are told by the clock of the service where the response has a `Date`. `status` says
-        whether it is a refusal; the `body`, as it came, is read of a 403, 429 and 503. No wait is longer than
-        `max_learned_wait`. What is absurd is ignored.
+        `headers` is a mapping, or pairs of names and values. `date` is the time of the response, in seconds since 1970 or as a
+        datetime, by default now. If the response has a `Date`, moments go by the clock of the service. `status` shows
+        if it is a refusal. Give the `body` as it came, which is read for a 403, 429 and 503. No wait is longer than
+        `max_learned_wait`. Impossible values are ignored.
         """
     @property
     def limit(self, /) -> int | None:
@@ -1241,12 +1245,12 @@ class Observation:
     @property
     def remaining(self, /) -> int | None:
         """
-        The units that are left; never more than `limit`.
+        The units that are left, never more than `limit`.
         """
     @property
     def reset_after(self, /) -> float | None:
         """
-        The seconds until the limit is reset, or until more units are left where the response says that. 0 when it has passed.
+        The seconds until the limit is reset, or until more units are left if the response has that. 0 if the moment has passed.
         """
     @property
     def retry_after(self, /) -> float | None:
@@ -1256,12 +1260,12 @@ class Observation:
     @property
     def scope(self, /) -> str:
         """
-        Whom `retry_after` concerns: "key", the key of the request, or "all", every request to the service.
+        The scope of `retry_after`: "key" for the key of the request, or "all" for every request to the service.
         """
     @property
     def unit(self, /) -> str | None:
         """
-        What the limit counts, such as "tokens".
+        The unit that the limit counts, such as "tokens".
         """
     @property
     def window(self, /) -> float | None:
@@ -1272,7 +1276,7 @@ class Observation:
 @final
 class OutgoingCall:
     """
-    What a call that goes out asks its limits for. `origin` is the key for waits that the service imposes on all its callers, if it is
+    The request of an outgoing call to its limits. `origin` is the key for waits that the service imposes on all its callers, if it is
     not `key`.
     """
     def __new__(
@@ -1287,7 +1291,7 @@ class OutgoingCall:
 @final
 class Override:
     """
-    A key that has other numbers than its policy.
+    A key with an override.
     """
     def __eq__(self, value: object, /) -> bool: ...
     def __ne__(self, value: object, /) -> bool: ...
@@ -1342,34 +1346,34 @@ class Policy:
     @property
     def block_for(self, /) -> float | list[float] | None:
         """
-        Once denied, the key stays denied this long; of several lengths, each further block has the next, and the last
-        repeats.
+        The time for which a key stays denied after a denial. With several times, each new block takes the next, and the
+        last repeats.
         """
     @property
     def count_denied(self, /) -> bool:
         """
-        Charge denied checks too: a caller that keeps trying stays out.
+        Charge denied checks too, so that a caller that keeps trying stays denied.
         """
     @property
     def forgive(self, /) -> float | None:
         """
-        With several lengths in `block_for`: a key whose last block ended so long ago begins with the first length
-        again. Without it a day.
+        The time after the end of a block until the next block takes the first time of `block_for` again. Without it, a
+        day.
         """
     @property
     def journal(self, /) -> int:
         """
-        Remember that many of the newest attempts with their metadata; 0 is none.
+        The number of newest attempts to remember with their metadata. With 0, nothing is remembered.
         """
     @staticmethod
     def learned() -> Policy:
         """
-        The policy of calls that nothing limits but what responses say.
+        The policy of calls that only the limits in responses limit.
         """
     @property
     def lease(self, /) -> int | str | None:
         """
-        Take units in advance and spend them without the network: a number of units, or a part such as `5%`.
+        The units that a process takes in advance and spends without the network: a number, or a part such as `5%`.
         """
     @property
     def limits(self, /) -> tuple[Limit, ...]:
@@ -1378,12 +1382,12 @@ class Policy:
         """
     def lint(self, /) -> list[Warning]:
         """
-        Warns of what probably does not do what was intended.
+        Warns about limits and options that probably do not have the intended effect.
         """
     @property
     def max_hold(self, /) -> float | None:
         """
-        How old a hold of a `concurrency` limit may become: from then on it is not renewed, and its ttl ends it.
+        The longest time that a hold of a `concurrency` limit is renewed. After it, the ttl ends the hold.
         """
     @property
     def name(self, /) -> str:
@@ -1393,33 +1397,33 @@ class Policy:
     @property
     def on_store_error(self, /) -> str | None:
         """
-        What a check answers when the store fails; overrides the limiter's choice.
+        The answer to a check when the store fails. It overrides the choice of the limiter.
         """
     @property
     def overrides(self, /) -> dict[str, str] | None:
         """
-        Other limits for single keys, by the key: a notation, or `none` for no limit.
+        Other limits for single keys, by the key: a notation, or `none` for a key without limits.
         """
     def paced(self, /, margin: float | timedelta = ...) -> Policy:
         """
-        This policy as calls that go out keep it: the other side counts what arrives, and begins its windows when it likes, so that a
-        margin of so many seconds stays for how much the way there differs. Its calls count what responses say of them: see `observe`.
+        This policy for outgoing calls. The service counts calls when they arrive, and begins its windows at any moment, so a
+        margin of this number of seconds allows for differences in travel time. Its calls obey the limits in responses: see `observe`.
         """
     @property
     def priorities(self, /) -> dict[str, str] | None:
         """
-        Classes of calls, each with the part of every limit that it leaves free, such as `batch: 30%`.
+        The classes of calls. Each must leave a part of every limit free for others, such as `batch: 30%`.
         """
     @property
     def shadow(self, /) -> bool:
         """
-        Evaluate and count, but never deny.
+        Evaluate and count the policy, but never deny a call.
         """
 
 @final
 class PolicyUse:
     """
-    Says that a policy is used: while it exists, `reload` refuses a file without a policy of that name.
+    Marks a policy as used. While it exists, `reload` refuses a file without a policy of that name.
     """
 
 @final
@@ -1477,13 +1481,13 @@ class Rollout:
 @final
 class StoreChange:
     """
-    A store was lost, refuses what it is asked, or is back. Each change is told once.
+    A store was lost, refuses calls, or is back. Each change is reported once.
     """
     def __repr__(self, /) -> str: ...
     @property
     def message(self, /) -> str:
         """
-        What happened and why, in one sentence.
+        The event and its cause, in one sentence.
         """
     @property
     def since(self, /) -> float:
@@ -1504,7 +1508,7 @@ class StoreChange:
 @final
 class TokenEstimate:
     """
-    What a call is charged.
+    The charge of a call.
     """
     @property
     def tokens(self, /) -> tuple[int, int]:
@@ -1515,7 +1519,7 @@ class TokenEstimate:
 @final
 class TokenEstimator:
     """
-    What estimates the calls of a preset, and learns of them.
+    Estimates the calls of a preset, and learns from them.
     """
     def __new__(
         cls, /, preset: str, output: str | None = None, default_output: int | None = None
@@ -1524,21 +1528,21 @@ class TokenEstimator:
         self, /, path: str | None, body: bytes, tokenizer: Callable[[str], Any] | None = None
     ) -> TokenEstimate | None:
         """
-        What the request to this path with this body is charged; None where it is for no model.
+        The charge of the request to this path with this body. None if the request is not for a model.
 
-        With a tokenizer the texts count as many tokens as it returns, a number or something of that length.
+        A tokenizer counts the tokens of the texts. It returns a number, or a sequence with that length.
         """
     def settle(
         self, /, estimate: TokenEstimate, response: UsageReader, status: int
     ) -> tuple[int | None, int | None] | None:
         """
-        What a call has cost, as far as its response says; None where it says nothing and was served.
+        The actual cost of a call, from its response. None if the response has no usage and the call was served.
         """
 
 @final
 class UsageReader:
     """
-    Reads what was used out of a response that comes in chunks.
+    Reads the usage out of a response that comes in chunks.
     """
     def __new__(cls, /) -> UsageReader: ...
     def feed(self, /, chunk: bytes) -> None:
@@ -1549,14 +1553,14 @@ class UsageReader:
 @final
 class Warning:
     """
-    Something in a policy or a policy file that is valid but probably not intended.
+    A part of a policy or a policy file that is valid but probably not intended.
     """
     def __eq__(self, value: object, /) -> bool: ...
     def __ne__(self, value: object, /) -> bool: ...
     def __repr__(self, /) -> str: ...
     def __str__(self, /) -> str:
         """
-        All of it in one line.
+        The whole warning in one line.
         """
     @property
     def column(self, /) -> int | None:
@@ -1566,7 +1570,7 @@ class Warning:
     @property
     def file(self, /) -> str | None:
         """
-        The file; None for a policy that was given in code.
+        The file. None for a policy from code.
         """
     @property
     def line(self, /) -> int | None:
@@ -1576,7 +1580,7 @@ class Warning:
     @property
     def message(self, /) -> str:
         """
-        What is wrong, and what to change.
+        The problem, and the change that solves it.
         """
     @property
     def policy(self, /) -> str:
@@ -1599,6 +1603,14 @@ def before_exit() -> None:
     Registered with `atexit`. Returns when no other thread is inside of Python code that this module has called.
     """
 
+def costs_of_entries(
+    entries: list[tuple[Policy, bool]],
+    actual: int | Sequence[int | Mapping[str, int] | None] | Mapping[str, int | Mapping[str, int] | None],
+) -> list[int | dict[str, int] | None]:
+    """
+    Returns the actual cost of each of several charged entries, a policy and if its call named a cost. None leaves an entry as it is.
+    """
+
 def hashed(secret: str) -> str:
     """
     A digest to use as a key instead of a secret.
@@ -1606,11 +1618,11 @@ def hashed(secret: str) -> str:
 
 def lint(source: str | PathLike[str] | Policy | Mapping[str, Any]) -> list[Warning]:
     """
-    Warns of what probably does not do what was intended.
+    Warns about limits and options that probably do not have the intended effect.
 
     It takes the path of a policy file, a notation such as "10/10s; 600/600s", a Policy, or policies by name as a limiter
-    takes them. A text that ends like the name of a file is a path. The list is empty when nothing was found. What is not
-    valid raises PolicyError.
+    takes them. A text that ends like the name of a file is a path. The list is empty if nothing was found. An invalid
+    policy raises PolicyError.
     """
 
 def metrics() -> str:
@@ -1671,7 +1683,7 @@ def rollout(old_url: str, new_url: str, percent: float) -> Rollout:
     """
     Moves from an old store to a new one: `percent` of the keys use the new one, always the same keys.
 
-    Give it to a limiter as its store; `limiter.set_rollout(percent)` changes the share at once. Usage is not copied from
+    Give it to a limiter as its store. `limiter.set_rollout(percent)` changes the share at once. Usage is not copied from
     one store to the other::
 
         limiter = Limiter(rollout("redis://old", "redis://new", 5))
@@ -1679,10 +1691,20 @@ def rollout(old_url: str, new_url: str, percent: float) -> Rollout:
 
 def run_command(arguments: list[str], /) -> int:
     """
-    Runs the command with these arguments, of which the first is its name; returns its exit code.
+    Runs the command with these arguments, which begin with its name. Returns the exit code.
+    """
+
+def shared_cost(policies: list[Policy], cost: Mapping[str, int]) -> list[int | dict[str, int]]:
+    """
+    Returns the share of each policy in the cost that they share: the units that it counts, or 1.
     """
 
 def status(decision: Decision) -> int:
     """
     The status of the response: 200, 429 or 503.
+    """
+
+def verify_store(store: KeyValueStore | AsyncKeyValueStore) -> Any:
+    """
+    Tests a store. Returns None, or a coroutine for methods that are `async def`.
     """

@@ -135,7 +135,9 @@ class Tidegate(HandlerLimits[web.Application]):
     def _check_decorator_order(self, view: Any, decorator: str) -> None:
         check_is_function(view, f"tg.{decorator}")
         if not (is_async(view) or (inspect.isclass(view) and issubclass(view, web.View))):
-            raise ConfigError(f"@tg.{decorator} is for async handlers, and for classes of web.View and their methods")
+            raise ConfigError(
+                f"@tg.{decorator} must stand above an async handler, a class of web.View or a method of one"
+            )
 
     @web.middleware
     async def _check(self, request: web.Request, handler: Callable[[Any], Awaitable[Any]]) -> web.StreamResponse:

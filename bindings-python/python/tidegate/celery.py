@@ -91,10 +91,11 @@ def limited(
         if isinstance(function, Task):
             raise TypeError(f"put @limited below @app.task: it limits the function of {function.name}, not the task")
         if inspect.isclass(function) or not callable(function):
-            raise TypeError(f"@limited limits functions, not {shown(function)}")
+            raise TypeError(f"@limited must stand above a function, not {shown(function)}")
         if inspect.iscoroutinefunction(function):
             raise TypeError(
-                f"@limited limits functions that are not async, as Celery runs them: {name_of(function)} is"
+                "@limited must stand above a function that is not async, because Celery runs no async functions: "
+                f"{name_of(function)} is async"
             )
         asking = Asking(limiter, "", function, "" if key is None else key, cost, priority)
         limits = _Limits(limiter, policy, key is not None, asking, prefix, max_wait, on_wait)

@@ -137,16 +137,19 @@ class Tidegate(RouteLimits[Limiter, Flask]):
         check_is_function(view, f"tg.{decorator}")
         if isinstance(view, Flask):
             raise ConfigError(
-                f"@tg.{decorator} is for views: a limit of a whole application is Tidegate(app, application=…)"
+                f"@tg.{decorator} must stand above a view: to limit a whole application, write Tidegate(app, "
+                "application=…)"
             )
         if inspect.isclass(view) and not issubclass(view, View):
             raise ConfigError(
-                f"@tg.{decorator} is for class views, and {name_of(view)} is no flask.views.View: "
+                f"@tg.{decorator} must stand above a class view, and {name_of(view)} is not a flask.views.View: "
                 "put it above the function that serves requests"
             )
         if not callable(view) and not isinstance(view, Blueprint):
             kind = type(view).__name__
-            raise ConfigError(f"@tg.{decorator} is for views, class views and blueprints, not for {kind}")
+            raise ConfigError(
+                f"@tg.{decorator} must get a view, a class view or a blueprint, not an object of type {kind}"
+            )
         if any(view is known for app in self._apps for known in app.view_functions.values()):
             raise self._above_route(name_of(view), decorator)
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from fastmcp.server.middleware import Middleware
     from typing_extensions import Unpack
 else:
-    # FastMCP calls what has the methods of its Middleware. Importing it would cost servers without it a second.
+    # FastMCP calls an object with the methods of its Middleware. Importing it would cost servers without it a second.
     Middleware = object
 
 __all__ = [
@@ -139,7 +139,7 @@ class RateLimitMiddleware(WebLayer[AsyncLimiter], Middleware):
     ) -> None:
         for name in options:
             if name in _OF_HTTP:
-                raise TypeError(f"RateLimitMiddleware has no option {name!r}, which belongs to HTTP")
+                raise TypeError(f"RateLimitMiddleware has no option {name!r}, which is for HTTP: leave it out")
         self._configure(limiter, store, dict(options))
         own = dict(tools or {})
         if policy is None and all(one is None for one in own.values()):

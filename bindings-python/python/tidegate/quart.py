@@ -104,7 +104,7 @@ class Tidegate(Lifespan, HandlerLimits[Quart]):
     def _check_decorator_order(self, view: Any, decorator: str) -> None:
         check_is_function(view, f"tg.{decorator}")
         if isinstance(view, type) or not callable(view):
-            raise ConfigError(f"@tg.{decorator} is for views and for the methods of class views")
+            raise ConfigError(f"@tg.{decorator} must stand above a view or a method of a class view")
 
     def _observed(self, app: Callable[..., Any]) -> Any:
         async def observed(scope: Scope, receive: Receive, send: Send) -> None:

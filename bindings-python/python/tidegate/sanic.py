@@ -132,7 +132,7 @@ class Tidegate(HandlerLimits[Sanic[Any, Any]]):
     def _check_decorator_order(self, view: Any, decorator: str) -> None:
         check_is_function(view, f"tg.{decorator}")
         if inspect.isclass(view) or not callable(view):
-            raise ConfigError(f"@tg.{decorator} is for handlers and for the methods of class views")
+            raise ConfigError(f"@tg.{decorator} must stand above a handler or a method of a class view")
 
     async def _check(self, request: Request) -> HTTPResponse | None:
         request.ctx.tidegate, request.ctx.rate_limit = self, None

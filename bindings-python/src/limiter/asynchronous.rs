@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use tidegate::host::{Answered, Call, Outcome};
+use tidegate::host::{ActualCosts, Answered, Call, Outcome};
 use tidegate::http::Observation;
 use tidegate::{Builder, CheckOptions, HoldAnswer, KeyOverride, Result};
 
 use super::{AsyncLimiter, Limiter};
-use crate::actual_costs::ActualCosts;
 use crate::admission::Admission;
 use crate::attempt::Attempt;
 use crate::call_coroutine::CallCoroutine;
@@ -57,13 +56,13 @@ impl AsyncLimiter {
     ) -> PyResult<CallCoroutine> {
         let decision = decision.clone();
         // It must finish, because a cancelled one could settle only some of several entries.
-        self.action(true, |limiter| async move { actual.settle_awaited(&limiter, &decision).await })
+        self.action(true, |limiter| async move { limiter.settle_costs(&decision, actual).await })
     }
 
     pub(super) fn decide_all(&self, _py: Python<'_>, entries: OwnedEntries) -> PyResult<CallCoroutine> {
         let limiter = self.core().clone();
         let checked = async move { limiter.check_all(entries).await.map(Outcome::Decision) };
-        Ok(CallCoroutine::of_task(Decision::from_outcome, true, checked))
+        Ok(CallCoroutine::of_task(self.core(), Decision::from_outcome, true, checked))
     }
 
     pub(super) fn admit_request(
@@ -77,7 +76,7 @@ impl AsyncLimiter {
             limiter.admit(&asked, records_steps).await.map(|answer| Outcome::Admission(Box::new(answer)))
         };
         // The answer arrives even if the call was cancelled meanwhile. Then it gives its holds back at once.
-        Ok(CallCoroutine::of_task(Admission::from_outcome, true, admission))
+        Ok(CallCoroutine::of_task(self.core(), Admission::from_outcome, true, admission))
     }
 
     pub(super) fn acquire_within(
@@ -122,7 +121,7 @@ impl AsyncLimiter {
         let turn = async move {
             limiter.turn(&*call, timeout, announces).await.map(|answer| Outcome::Admission(Box::new(answer)))
         };
-        Ok(CallCoroutine::of_task(Admission::from_outcome, false, turn))
+        Ok(CallCoroutine::of_task(self.core(), Admission::from_outcome, false, turn))
     }
 
     pub(super) fn read_refusal(
@@ -136,7 +135,7 @@ impl AsyncLimiter {
             let refusal = limiter.refused_since(&*call, given_at).await?;
             Ok(refusal.map_or(Outcome::Nothing, Outcome::Decision))
         };
-        Ok(CallCoroutine::of_task(Decision::from_outcome, false, refusal))
+        Ok(CallCoroutine::of_task(self.core(), Decision::from_outcome, false, refusal))
     }
 
     pub(super) fn learn_from(
@@ -170,7 +169,7 @@ impl AsyncLimiter {
     pub(super) fn read_overrides(&self, policy: &Bound<'_, PyAny>) -> PyResult<CallCoroutine> {
         let (policy, limiter): (OwnedPolicy, _) = (PolicyArgument::of(policy)?.into(), self.core().clone());
         let read = async move { limiter.overrides(policy).await.map(Outcome::Overrides) };
-        Ok(CallCoroutine::of_task(Override::list_from_outcome, true, read))
+        Ok(CallCoroutine::of_task(self.core(), Override::list_from_outcome, true, read))
     }
 
     pub(super) fn forget_all(&self, _py: Python<'_>) -> PyResult<CallCoroutine> {
@@ -200,7 +199,7 @@ impl AsyncLimiter {
     {
         let action = action(self.core().clone());
         let task = async move { action.await.map(|()| Outcome::Nothing) };
-        Ok(CallCoroutine::of_task(none_from_outcome, must_finish, task))
+        Ok(CallCoroutine::of_task(self.core(), none_from_outcome, must_finish, task))
     }
 
     /// A task of the core about one policy and key.
@@ -216,6 +215,6 @@ impl AsyncLimiter {
         F: Future<Output = Result<Outcome>> + Send + 'static,
     {
         let (policy, key) = (PolicyArgument::of(policy)?.into(), utf8(&key.0)?.to_owned());
-        Ok(CallCoroutine::of_task(convert, must_finish, task(self.core().clone(), policy, key)))
+        Ok(CallCoroutine::of_task(self.core(), convert, must_finish, task(self.core().clone(), policy, key)))
     }
 }

@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use tidegate::host::{Answered, Call, RefusedJob};
+use tidegate::host::{ActualCosts, Answered, Call, RefusedJob};
 use tidegate::http::Observation;
 use tidegate::{Builder, CheckEntry, CheckOptions, HoldAnswer, KeyOverride, Result};
 
 use super::{AsyncLimiter, Limiter, interruptible};
-use crate::actual_costs::ActualCosts;
 use crate::admission::Admission;
 use crate::attempt::Attempt;
 use crate::convert::{Key, in_seconds, utf8};
@@ -71,7 +70,7 @@ impl Limiter {
         decision: &tidegate::Decision,
         actual: ActualCosts,
     ) -> PyResult<()> {
-        self.detached(py, |limiter| actual.settle(limiter, decision)).map_err(raise)
+        self.detached(py, |limiter| limiter.settle_costs(decision, actual)).map_err(raise)
     }
 
     pub(crate) fn decide_all<E: CheckEntry>(

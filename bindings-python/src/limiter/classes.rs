@@ -10,13 +10,13 @@ use tidegate::{CheckOptions, Cost};
 
 use super::methods::limiter_methods;
 use super::{AsyncLimiter, Limiter};
-use crate::actual_costs::ActualCosts;
 use crate::admission::Admission;
 use crate::attempt::Attempt;
 use crate::call_coroutine::CallCoroutine;
 use crate::convert::{
     Key, cost, length, meta, named_seconds, number, optional_seconds, path, percent, priority, timedelta_seconds, utf8,
 };
+use crate::costs::actual_costs;
 use crate::decision::Decision;
 use crate::error::{belongs_to_process, raise, raise_about};
 use crate::hold::Hold;

@@ -6,18 +6,20 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tidegate::host::Mutex;
-use tidegate::host::{Admission, CompletionQueue, Outcome, Started, Wake, post_begun};
+use tidegate::host::{Admission, CallerQuestions, CompletionQueue, Outcome, Started, Wake, post_begun};
+use tidegate::store::WaitingCaller;
 use tidegate::{CheckOptions, Decision, Error, HoldAnswer, Result};
 
 use crate::error::{ClosedError, config, raise, raise_about};
 use crate::loop_waker::LoopWaker;
 use crate::outgoing_call::SharedCall;
+use crate::own_store::OwnStore;
 use crate::policy_argument::{OwnedPolicy, PolicyArgument};
 
 /// The longest time that Ctrl-C may have to wait.
@@ -27,12 +29,17 @@ const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 struct ThreadCompletion {
     sender: Mutex<Sender<Result<Outcome>>>,
     waker: Option<LoopWaker>,
+    /// The queue of a store of the application, whose calls the waiting thread makes.
+    callers: Option<Arc<CallerQuestions>>,
 }
 
 impl Wake for ThreadCompletion {
     fn wake(&self) {
         if let Some(waker) = &self.waker {
             waker.wake();
+        }
+        if let Some(callers) = &self.callers {
+            callers.wake();
         }
     }
 }
@@ -62,8 +69,9 @@ pub(super) fn acquire(
         Way::Blocks => py.detach(|| limiter.acquire_with(policy, key, &options, timeout)).map_err(raise),
         Way::Looks { wait_read } => {
             let (limiter, owned, key) = (limiter.to_async(), OwnedPolicy::from(policy), key.to_owned());
+            let callers = callers_of(&limiter);
             let task = async move { limiter.acquire_with(owned, &key, &options, timeout).await.map(Outcome::Decision) };
-            match wait(py, wait_read, false, task, raise)? {
+            match wait(py, wait_read, callers, false, task, raise)? {
                 Outcome::Decision(decision) => Ok(decision),
                 _ => Err(ended()),
             }
@@ -90,13 +98,14 @@ pub(super) fn hold(
         }
         Way::Looks { wait_read } => {
             let (limiter, owned, key) = (limiter.to_async(), OwnedPolicy::from(policy), key.to_owned());
+            let callers = callers_of(&limiter);
             let task = async move {
                 Ok(match limiter.hold_within(owned, &key, &options, timeout).await? {
                     HoldAnswer::Held(hold) => Outcome::Hold(hold),
                     denied => Outcome::Decision(denied.decision().clone()),
                 })
             };
-            match wait(py, wait_read, timeout == Some(Duration::ZERO), task, raise)? {
+            match wait(py, wait_read, callers, timeout == Some(Duration::ZERO), task, raise)? {
                 Outcome::Hold(hold) => Ok(HoldAnswer::Held(hold)),
                 Outcome::Decision(decision) => Ok(HoldAnswer::Denied(decision)),
                 _ => Err(ended()),
@@ -120,15 +129,21 @@ pub(super) fn turn(
         Way::Blocks => py.detach(|| limiter.turn(&*call, timeout, announces)).map_err(raise),
         Way::Looks { wait_read } => {
             let limiter = limiter.to_async();
+            let callers = callers_of(&limiter);
             let task = async move {
                 limiter.turn(&*call, timeout, announces).await.map(|answer| Outcome::Admission(Box::new(answer)))
             };
-            match wait(py, wait_read, false, task, raise)? {
+            match wait(py, wait_read, callers, false, task, raise)? {
                 Outcome::Admission(answer) => Ok(*answer),
                 _ => Err(ended()),
             }
         }
     }
+}
+
+/// The queue of a store of the application whose methods block.
+fn callers_of(limiter: &tidegate::AsyncLimiter) -> Option<Arc<CallerQuestions>> {
+    OwnStore::of(limiter)?.callers()
 }
 
 /// How a thread waits.
@@ -158,7 +173,7 @@ fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
 }
 
 fn ended() -> PyErr {
-    ClosedError::new_err(("the limiter ended while this call waited",))
+    ClosedError::new_err(("the limiter was closed while this call waited: keep it open until its calls have ended",))
 }
 
 /// The function that waits for a file in a greenlet: gevent's `wait_read`, if gevent has patched Python's modules.
@@ -176,6 +191,7 @@ fn greenlet_wait(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
 fn wait(
     py: Python<'_>,
     wait_read: Option<Bound<'_, PyAny>>,
+    callers: Option<Arc<CallerQuestions>>,
     must_finish: bool,
     task: impl Future<Output = Result<Outcome>> + Send + 'static,
     to_exception: impl Fn(Error) -> PyErr,
@@ -185,7 +201,10 @@ fn wait(
     let (sender, outcome) = channel();
     // Only this thread uses it, but `detach` requires that it is `Sync`. The lock makes it so.
     let outcome = Mutex::new(outcome);
-    let completion = Arc::new(ThreadCompletion { sender: Mutex::new(sender), waker });
+    let completion = Arc::new(ThreadCompletion { sender: Mutex::new(sender), waker, callers });
+    // A greenlet must not wait within a call of a store, so a thread makes the calls.
+    let caller =
+        completion.callers.clone().filter(|_| wait_read.is_none()).map(|callers| WaitingCaller::enter(callers));
     let queue: Arc<dyn CompletionQueue> = completion.clone();
     let task = match py.detach(|| post_begun(0, &queue, task)).map_err(&to_exception)? {
         Started::Done(outcome) => return outcome.map_err(to_exception),
@@ -202,7 +221,7 @@ fn wait(
             _ => Ok(()),
         };
         let interval = if wait_read.is_some() { Duration::ZERO } else { SIGNAL_INTERVAL };
-        match waited.and_then(|()| received(py, &outcome, interval)) {
+        match waited.and_then(|()| received(py, &outcome, caller.as_ref(), interval)) {
             Ok(Some(outcome)) => return outcome.map_err(to_exception),
             Ok(None) => {}
             Err(interrupted) => {
@@ -219,9 +238,20 @@ fn wait(
 fn received(
     py: Python<'_>,
     outcome: &Mutex<Receiver<Result<Outcome>>>,
+    caller: Option<&WaitingCaller>,
     interval: Duration,
 ) -> PyResult<Option<Result<Outcome>>> {
-    match py.detach(|| outcome.lock().recv_timeout(interval)) {
+    let wait = || {
+        let Some(caller) = caller else { return outcome.lock().recv_timeout(interval) };
+        let mut arrived = Err(RecvTimeoutError::Timeout);
+        let mut look = || {
+            arrived = outcome.lock().recv_timeout(Duration::ZERO);
+            !matches!(arrived, Err(RecvTimeoutError::Timeout))
+        };
+        caller.work(&mut look, Instant::now() + interval);
+        arrived
+    };
+    match py.detach(wait) {
         Ok(outcome) => Ok(Some(outcome)),
         Err(RecvTimeoutError::Timeout) => py.check_signals().map(|()| None),
         Err(RecvTimeoutError::Disconnected) => Err(ended()),

@@ -18,7 +18,7 @@ macro_rules! limiter_methods {
         impl $Class {
             #[new]
             #[pyo3(signature = (
-                store: "str | Iterable[str] | Rollout | None" = None, **options: "Unpack[LimiterOptions]"
+                store: "str | Iterable[str] | Rollout | KeyValueStore | AsyncKeyValueStore | None" = None, **options: "Unpack[LimiterOptions]"
             ))]
             fn new(store: Option<Bound<'_, PyAny>>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
                 let function = concat!(stringify!($Class), ".__new__()");
@@ -30,7 +30,7 @@ macro_rules! limiter_methods {
             /// Its policies are those of the file and of `policies`. The other options are those of the class.
             #[classmethod]
             #[pyo3(signature = (
-                path: "str | PathLike[str]", store: "str | Iterable[str] | Rollout | None" = None,
+                path: "str | PathLike[str]", store: "str | Iterable[str] | Rollout | KeyValueStore | AsyncKeyValueStore | None" = None,
                 **options: "Unpack[LimiterOptions]"
             ) -> $class)]
             fn from_file(
@@ -43,11 +43,11 @@ macro_rules! limiter_methods {
                 Self::build(LimiterOptions { function, store: store.as_ref(), options }.with_file(&path)?)
             }
 
-            /// Checks whether `cost` units are admitted and consumes them, in one atomic step. The policy is a name, a notation or a
+            /// Checks and consumes `cost` units, in one atomic step. The policy is a name, a notation or a
             /// Policy.
             ///
-            /// The journal remembers `meta` (str or bytes). A denial is a Decision, never an error. With `partial` the check takes as
-            /// many units as there are, up to `cost`; `granted` says how many. With `priority`, a class of the policy's `priorities`, a part
+            /// The journal remembers `meta` (str or bytes). A denial is a Decision, never an error. With `partial` it takes as
+            /// many units as are left, up to `cost`: see `granted`. With `priority`, a class of the policy's `priorities`, a part
             /// of each limit stays free.
             #[pyo3(signature = (
                 policy: "str | Policy", key: "str", cost: "int | Mapping[str, int]" = Cost::from(1), meta: "str | bytes | None" = None,
@@ -65,7 +65,7 @@ macro_rules! limiter_methods {
                 self.decide(policy, key, Call::check(CheckOptions { meta, partial, priority, ..cost.into() }))
             }
 
-            /// Answers as a check would, and consumes nothing.
+            /// Returns the Decision that a check would return, and consumes nothing.
             #[pyo3(signature = (
                 policy: "str | Policy", key: "str", cost: "int | Mapping[str, int]" = Cost::from(1), priority: "str | None" = None
             ) -> $decision, text_signature = "($self, policy, key, cost=1, priority=None)")]
@@ -101,9 +101,9 @@ macro_rules! limiter_methods {
                 self.carry_out(policy, key, Call::Refund(cost))
             }
 
-            /// Learns what the response to a call says of the limits of the other side, an Observation or several: it holds for every process
-            /// that uses the key, and nothing that a response says admits a call earlier. `decision` is the one of the call: what was charged
-            /// since then is counted beside what the response says is used.
+            /// Learns the limits that the response to a call reports, as an Observation or several. They count for every process
+            /// that uses the key, and never admit a call earlier. `decision` is the Decision of the call. The units that were charged
+            /// since then are added to the usage in the response.
             #[pyo3(signature = (
                 policy: "str | Policy", key: "str", observation: "Observation | Iterable[Observation]", *, decision: "Decision | None" = None
             ) -> $decision)]
@@ -118,12 +118,12 @@ macro_rules! limiter_methods {
                 self.decide(policy, key, Call::observe(observation, answered))
             }
 
-            /// After the work: charges or refunds the difference between what a check consumed and the actual cost. Once.
-            /// A peek has consumed nothing: a settle of its Decision charges the actual cost.
+            /// Call it once after the work. It charges or refunds the difference between the units of a check and the actual cost.
+            /// For the Decision of a peek, which has consumed nothing, it charges the actual cost.
             ///
-            /// After `check_all` one number is for the entries with a cost other than 1, or for all. A list has one for each entry, a dict
-            /// for the policies that it names; None leaves an entry as it is. For a policy that counts units a dict names these; those that
-            /// it does not name stay as they are.
+            /// After `check_all`, one number is for the entries with a cost other than 1, or for all. A list has one for each entry, a dict
+            /// for the policies that it names. None leaves an entry as it is. For a policy with units, give a dict of them. Units that it
+            /// does not name stay as they are.
             #[pyo3(signature = (
                 decision: "Decision",
                 actual_cost: "int | Sequence[int | Mapping[str, int] | None] | Mapping[str, int | Mapping[str, int] | None]"
@@ -134,15 +134,14 @@ macro_rules! limiter_methods {
                 decision: &Bound<'_, Decision>,
                 actual_cost: &Bound<'_, PyAny>,
             ) -> PyResult<$Nothing> {
-                let decision = &decision.get().inner;
-                self.settle_with(py, decision, ActualCosts::of(decision, actual_cost)?)
+                self.settle_with(py, &decision.get().inner, actual_costs(actual_cost)?)
             }
 
             /// Checks several policies and keys, each (policy, key), (policy, key, cost), (policy, key, cost, meta) or
-            /// (policy, key, cost, meta, priority): all are charged, or none is.
+            /// (policy, key, cost, meta, priority), and charges all or none.
             ///
             /// The Decision has the fields of the first denial, if there is one, and in `decisions` a Decision for each entry.
-            /// `partial` is refused: all or nothing is no part.
+            /// It refuses `partial`, because it charges all or nothing.
             #[pyo3(signature = (
                 entries: "Iterable[tuple[str | Policy | int | Mapping[str, int] | bytes | None, ...]]", *, partial: "bool" = false
             ) -> $decision)]
@@ -152,7 +151,7 @@ macro_rules! limiter_methods {
             }
 
             /// Asks the policies of a request, each (prepared, key, cost, meta, priority, method). The units of a concurrency limit are
-            /// held. With `records_steps` the answer says in which steps the store was asked.
+            /// held. With `records_steps` the answer has the steps in which the store was asked.
             #[pyo3(name = "_admit", signature = (
                 asked: "list[tuple[PreparedPolicy, str, int | Mapping[str, int], str | bytes | None, str | None, str | None]]",
                 records_steps: "bool" = false
@@ -161,7 +160,7 @@ macro_rules! limiter_methods {
                 self.admit_request(asked.py(), AskedPolicy::list(asked)?, records_steps)
             }
 
-            /// Waits until it is admitted, at most `timeout` seconds. The Decision is a denial when that would be too late.
+            /// Waits until the call is admitted, at most `timeout` seconds. The Decision is a denial if that would be too late.
             ///
             /// Calls that wait for the same key are admitted in their order.
             $(#[$($doc_acquire)*])*
@@ -201,7 +200,7 @@ macro_rules! limiter_methods {
                 self.take_hold(policy, key, options, timeout)
             }
 
-            /// Denies the key for so many seconds (or "10m"), whatever its usage is.
+            /// Denies the key for this number of seconds (or "10m"), whatever its usage is.
             #[pyo3(signature = (policy: "str | Policy", key: "str", seconds: "float | str | timedelta") -> $nothing)]
             fn block(
                 &self,
@@ -224,9 +223,9 @@ macro_rules! limiter_methods {
                 self.carry_out(policy, key, Call::Clear)
             }
 
-            /// Gives a key other limits than its policy: a notation, a Limit, a list of both, or a Policy, of which only the limits count;
-            /// "none" is no limit, and None the limits of its policy again. For `ttl` seconds, or until they are removed. Other processes
-            /// have them within a second. What was used stays used for each limit of the same algorithm, period and unit.
+            /// Gives a key other limits than its policy: a notation, a Limit, a list of both, or a Policy, of which only the limits count.
+            /// "none" is no limit, and None ends the override, as `ttl` seconds do. Other processes
+            /// use it within a second. Used units stay used for each limit of the same algorithm, period and unit.
             #[pyo3(name = "override", signature = (
                 policy: "str | Policy", key: "str", limits: "str | Limit | Policy | Iterable[str | Limit] | None",
                 ttl: "float | timedelta | None" = None
@@ -245,7 +244,7 @@ macro_rules! limiter_methods {
                 self.change_override(policy, key, own, ttl.transpose()?)
             }
 
-            /// The keys of a policy that `override` has given other limits, in the order of the keys.
+            /// The keys of a policy with other limits from `override`, in the order of the keys.
             #[pyo3(signature = (policy: "str | Policy") -> $overrides)]
             fn overrides(&self, policy: &Bound<'_, PyAny>) -> PyResult<$Overrides> {
                 self.read_overrides(policy)
@@ -257,7 +256,7 @@ macro_rules! limiter_methods {
                 self.read_journal(policy, key)
             }
 
-            /// How many calls of `acquire` and `hold` wait for a key in this limiter.
+            /// The number of calls of `acquire` and `hold` that wait for a key in this limiter.
             $(#[$($doc_without_store)*])*
             #[pyo3(signature = (policy: "str | Policy", key: "str") -> "int")]
             fn waiting(&self, policy: &Bound<'_, PyAny>, key: Key<'_>) -> PyResult<usize> {
@@ -265,7 +264,7 @@ macro_rules! limiter_methods {
                 self.core().try_waiting(policy, utf8(&key.0)?).map_err(|error| raise_about(error, policy.text()))
             }
 
-            /// Forgets everything that is stored under the prefix: usage, blocks and journals of all policies and keys.
+            /// Forgets all usage, blocks and journals under the prefix, for all policies and keys.
             #[pyo3(signature = () -> $nothing)]
             fn clear_all(&self, py: Python<'_>) -> PyResult<$Nothing> {
                 self.forget_all(py)
@@ -277,13 +276,13 @@ macro_rules! limiter_methods {
                 self.ask_store(py)
             }
 
-            /// Reads the policy file again. Takes it as a whole, or raises and changes nothing.
+            /// Reads the policy file again. It takes the whole file, or raises and changes nothing.
             #[pyo3(signature = () -> $nothing)]
             fn reload(&self, py: Python<'_>) -> PyResult<$Nothing> {
                 self.read_file_again(py)
             }
 
-            /// Closes the limiter: calls that wait raise ClosedError, as every later call does, and turns, holds and leased units go back.
+            /// Closes the limiter. Calls that wait, and all later calls, raise ClosedError. Turns, holds and leased units go back.
             #[pyo3(signature = () -> $nothing)]
             fn close(&self, py: Python<'_>) -> PyResult<$Nothing> {
                 self.end(py)
@@ -303,8 +302,8 @@ macro_rules! limiter_methods {
                 counters(py, &self.core().counters())
             }
 
-            /// What was counted since the limiter was made or its process was forked, without any key: `policies` by name, calls to
-            /// the `store`, its `breaker`, and `counters`. JSON can hold it; docs/metrics.md explains each number.
+            /// The counts since the limiter was made or its process was forked, without any key: `policies` by name, calls to
+            /// the `store`, its `breaker`, and `counters`. It is ready for JSON, and docs/metrics.md explains each number.
             $(#[$($doc_without_store)*])*
             #[pyo3(signature = () -> "dict[str, Any]")]
             fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -317,7 +316,7 @@ macro_rules! limiter_methods {
                 tidegate::host::samples_json(&self.core().stats(), name)
             }
 
-            /// The policy that a name or a notation means now.
+            /// The policy behind a name or a notation at this moment.
             $(#[$($doc_without_store)*])*
             #[pyo3(signature = (policy: "str | Policy") -> "Policy")]
             fn policy(&self, policy: &Bound<'_, PyAny>) -> PyResult<Policy> {
@@ -326,11 +325,11 @@ macro_rules! limiter_methods {
                 Ok(Policy { inner: known })
             }
 
-            /// A decorator: each call of the function is a check first, and raises RateLimited when that is denied.
+            /// Returns a decorator. Each call of the function is checked first, and raises RateLimited if it is denied.
             ///
-            /// `key` is a function of the call's arguments, or one text for all of them; `cost` a number, 1 by default, numbers by the names of units, or a function that returns one of these;
-            /// `priority` the name of a class of calls, or a function that returns one or None.
-            /// A policy with a "concurrency" limit is held while the function runs. With a leaky-bucket it runs after the delay.
+            /// `key` is a function of the call's arguments, or a text. `cost` is a number (1), numbers by units, or a function of these.
+            /// `priority` is the name of a class of calls, or a function that returns one or None.
+            /// A policy with a "concurrency" limit is held while the function runs. With a leaky-bucket, the function runs after the delay.
             ///
             $(#[$($doc_limit)*])*
             #[pyo3(signature = (
@@ -350,7 +349,7 @@ macro_rules! limiter_methods {
                 limit.call1((slf, policy, key, cost, priority))
             }
 
-            /// Registers what uses a policy by its name, as long as the PolicyUse exists; `reload` refuses to drop such a policy.
+            /// Registers a use of a policy by its name, as long as the PolicyUse exists. `reload` refuses to drop such a policy.
             #[pyo3(name = "_use_policy", signature = (policy: "str | Policy", by: "str") -> "PolicyUse")]
             fn use_policy(&self, policy: &Bound<'_, PyAny>, by: Bound<'_, PyString>) -> PyResult<PolicyUse> {
                 PolicyUse::new(&self.blocking(), policy, &by)
@@ -399,7 +398,7 @@ macro_rules! limiter_methods {
                 self.learn_from(call.py(), call.get().shared(), observations, Answered::of(&decision.get().inner))
             }
 
-            /// Whether usage lives in this process alone.
+            /// True if usage lives in this process alone.
             #[getter(_is_local)]
             fn is_local(&self) -> bool {
                 !self.blocking().waits()

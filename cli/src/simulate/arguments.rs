@@ -22,26 +22,26 @@ const MAX_POLICIES: usize = 16;
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES, group(clap::ArgGroup::new("traffic").required(true).args(["pattern", "trace"])))]
 pub(crate) struct Arguments {
-    /// Notations, or names of policies of --policies; none for all of that file
+    /// Notations, or names of policies in --policies [default: all policies of that file]
     #[arg(required_unless_present = POLICIES, value_name = "POLICY")]
     policy: Vec<String>,
 
-    /// Make traffic up: its shape
+    /// Make up traffic of this shape
     #[arg(long, value_name = "NAME", help_heading = "Traffic")]
     pattern: Option<Shape>,
 
-    /// Read traffic from a file, `-` for standard input: timestamps, an access log, or JSON lines
+    /// Read traffic from a file with timestamps, an access log or JSON lines. `-` is standard input
     #[arg(long, value_name = "FILE", help_heading = "Traffic")]
     trace: Option<PathBuf>,
 
-    /// Replay only the calls of this key; a plot then shows its own limit
+    /// Replay only the calls of this key. A plot then shows the limit of one key
     #[arg(long, value_name = "KEY", help_heading = "Traffic")]
     only_key: Option<String>,
 
     #[command(flatten)]
     pattern_options: PatternOptions,
 
-    /// What random numbers follow from: the same seed gives the same traffic and the same retries
+    /// The seed of random numbers. The same seed gives the same traffic and the same retries
     #[arg(long, value_name = "NUMBER", default_value_t = 1, help_heading = "Pattern")]
     seed: u64,
 
@@ -51,11 +51,11 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     callers: Callers,
 
-    /// Draw a plot; the extension says what: .svg or .html. May be repeated
+    /// Draw a plot into this file, which ends in .svg or .html. You can repeat the option
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) out: Vec<PathBuf>,
 
-    /// Colours of the plots; auto follows the reader
+    /// The colours of the plots. `auto` follows the settings of the reader
     #[arg(long, value_enum, default_value_t = Theme::Auto, help_heading = "Output")]
     pub(super) theme: Theme,
 
@@ -63,12 +63,12 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) decisions: Option<PathBuf>,
 
-    /// The policy file that has the names
+    /// The policy file with the named policies
     #[arg(id = POLICIES, long = POLICIES, value_name = "FILE", help_heading = "Store")]
     policy_file: Option<PathBuf>,
 
-    /// Replay on this store instead of in memory, with keys of its own that are removed afterwards. TIDEGATE_STORE is not
-    /// read: a simulation does not use the store of a service unless it is named here
+    /// Replay on this store instead of in memory, with temporary keys that are removed at the end. The verb does not read
+    /// TIDEGATE_STORE, so that it never uses the store of a service by mistake
     #[arg(long, value_name = "URL", hide_env = true, help_heading = "Store")]
     pub(super) store: Option<String>,
 }
@@ -76,29 +76,29 @@ pub(crate) struct Arguments {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Pattern")]
 struct PatternOptions {
-    /// Calls per second of all keys, as in 20/s, 1.5k/minute or 1M/s [default: twice what the policies admit;
-    /// with outgoing what they admit]
+    /// The rate of the calls of all keys, such as 20/s, 1.5k/minute or 1M/s [default: twice the rate of the policies, and with
+    /// outgoing their rate]
     #[arg(long, value_parser = number_text::rate, conflicts_with = "trace")]
     rate: Option<f64>,
 
-    /// How long the traffic lasts, as in 90s, 10m or 1 day [default: some periods of the policies; a day for daily]
+    /// The length of the traffic, such as 90s, 10m or 1 day [default: some periods of the policies, or a day for daily]
     #[arg(long, value_name = "TIME", value_parser = length, conflicts_with = "trace")]
     duration: Option<u64>,
 
-    /// The most calls where no --duration is given: the traffic is shorter then. An attack has at least two windows, and a day
-    /// its curve [default: 1000000]
+    /// The most calls without --duration. More would make the traffic shorter, but an attack keeps two windows, and a day its
+    /// curve [default: 1000000]
     #[arg(long, value_name = "COUNT", value_parser = value_parser!(u32).range(1..=1_000_000), conflicts_with = "trace")]
     calls: Option<u32>,
 
-    /// How many keys make the calls [default: 10; with outgoing 1, the service that is called]
+    /// The number of keys that make the calls [default: 10, and with outgoing 1, the service that is called]
     #[arg(long, value_name = "COUNT", value_parser = value_parser!(u32).range(1..=1_000_000), conflicts_with = "trace")]
     keys: Option<u32>,
 
-    /// The window of bursts and of the boundary attack [default: the longest period of the policies]
+    /// The window of bursts and of boundary attacks [default: the longest period of the policies]
     #[arg(long, value_name = "TIME", value_parser = length, conflicts_with = "trace")]
     window: Option<u64>,
 
-    /// What each call takes: a number, or numbers by the names of units [default: 1 of each]
+    /// The cost of each call: a number, or numbers by the names of units [default: 1 of each]
     #[arg(long, value_name = "N|UNIT=N,…", conflicts_with = "trace")]
     cost: Option<String>,
 
@@ -110,20 +110,23 @@ struct PatternOptions {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Trace")]
 struct TraceArguments {
-    /// How the lines of the trace are written [default: as the first line looks]
+    /// The format of the lines [default: found from the first line]
     #[arg(long, conflicts_with = "pattern")]
     format: Option<TraceFormat>,
 
-    /// The field of JSON lines, or the column, with the time; dots lead into objects [default: time, timestamp, ts, @timestamp, at or date]
+    /// The field of JSON lines, or the column, with the time. Dots lead into objects [default: time, timestamp, ts, @timestamp, at or
+    /// date]
     #[arg(long, value_name = "FIELD", conflicts_with = "pattern")]
     time_field: Option<String>,
 
-    /// The field that is the key, of JSON lines, the columns that a first line names, or an access log: address, user, method, path, status, referer, agent
-    /// [default: address; of the others key, user, user_id, client, client_ip, remote_addr, remote_ip or ip]
+    /// The key: a field of JSON lines, a column that the first line names, or a field of an access log (address, user, method, path,
+    /// status, referer, agent)
+    /// [default: address in an access log, else key, user, user_id, client, client_ip, remote_addr, remote_ip or ip]
     #[arg(long, value_name = "FIELD", conflicts_with = "pattern")]
     key_field: Option<String>,
 
-    /// The field of JSON lines, or the column, with the cost of a call [default: cost, where the first line has it; else every call costs 1]
+    /// The field of JSON lines, or the column, with the cost of a call [default: cost, if the first line has it, else every call
+    /// costs 1]
     #[arg(long, value_name = "FIELD", conflicts_with = "pattern")]
     cost_field: Option<String>,
 
@@ -135,7 +138,7 @@ struct TraceArguments {
     #[arg(long, conflicts_with = "pattern")]
     sort: bool,
 
-    /// Count lines that are no calls instead of stopping
+    /// Skip and count lines that cannot be read, instead of stopping
     #[arg(long, conflicts_with = "pattern")]
     skip_bad_lines: bool,
 }
@@ -143,11 +146,11 @@ struct TraceArguments {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Callers")]
 struct Callers {
-    /// What callers do that are refused [default: after with retry-storm, turn with outgoing, else never]
+    /// The reaction of callers that are refused [default: after with retry-storm, turn with outgoing, else never]
     #[arg(long, value_name = "WHEN")]
     retry: Option<Retry>,
 
-    /// How often a caller tries again, but for turn
+    /// The number of times that a caller tries again. `turn` ignores it
     #[arg(long, value_name = "COUNT", default_value_t = RETRIES, value_parser = value_parser!(u32).range(1..=1_000))]
     retries: u32,
 }
@@ -157,7 +160,7 @@ Examples:
 
 Which algorithm withstands an attack on the boundary of its window?
   $ tidegate simulate \"fixed-window 20/minute\" \"20/minute\" --pattern boundary --out plot.svg
-What happens to callers that are refused and try again?
+What happens to refused callers that try again?
   $ tidegate simulate \"5/s\" \"gcra 5/s burst 10\" --pattern retry-storm --rate 100/s --retry backoff
 How long does a backlog of 300 calls to a partner wait under its limits?
   $ tidegate simulate \"80/minute\" \"gcra 80/minute burst 1\" --pattern outgoing --rate 60/minute --duration 5m --out calls.svg
@@ -170,23 +173,23 @@ Who would have been refused yesterday? The client address is the key of an acces
   $ tidegate simulate \"100/minute\" --trace calls.jsonl --time-field ts --key-field http.client.ip
   $ tidegate simulate \"100/minute\" --trace calls.csv --sort --decisions decisions.csv
 
-A trace of timestamps has a time on each line and, after commas, a key and a cost; a first line such as time,key,cost or \
-time,user names the columns. Of limits that name what they count, a column or a field of that name says how many a call takes, and \
-one that is called priority its class. Times are seconds since 1970 (milliseconds from 10^11 on) or RFC 3339. Without a key all calls have one key.
+A trace of timestamps has a time on each line and, after commas, a key and a cost. A first line such as time,key,cost or \
+time,user names the columns. If a limit has a unit, such as tokens, a column or field with the name of the unit has the cost of a \
+call in it. A column named priority has its class. Times are seconds since 1970 (milliseconds from 10^11 on) or RFC 3339. Without \
+a key, all calls have the same key.
 
-The table: the longest wait is from a key's first refusal to its next admission. The worst count is the most units of one key \
+In the table, the longest wait is from a key's first refusal to its next admission. The worst count is the most units of one key \
 in any window of a limit's period (t - period, t], beside the count of the limit. The fairness is Jain's index of the shares \
-of their calls that keys had admitted: 1 when all are equal. The units of a concurrency limit are held for its ttl. With turns, \
-`turn after` is the mean of the times from a call to its admission, of those that were admitted. Retries \
-after the end of the traffic are not made.
+of admitted calls of the keys, and 1 if all are equal. A call holds its units of a concurrency limit for the ttl. With turns, \
+`turn after` is the mean time from a call to its admission, for admitted calls. No caller tries again after the end of the traffic.
 
 --json prints `traffic` (source, calls, units, keys, only_key, start, end; pattern, rate, duration, seed and window of a \
 pattern; file, format, key_field, lines and skipped_lines of a trace), `store`, `command`, `files`, `notes`, and for each of \
 `policies`: policy, notation, shadow, asked, admitted, refused, refused_percent, units_asked, units_admitted, shadow_denied, \
-retries, gave_up, longest_wait and longest_wait_key, still_refused (keys, longest), worst (of each limit: limit, algorithm, \
-count, unit, period, worst, ratio, key, at), fairness (jain, least, most), and delay (mean, longest, worst) of a leaky-bucket, and turn (mean, longest) of callers that wait for \
-their turns; where units are counted \
-units (asked and admitted by name), and where calls have classes, classes (asked and admitted by name). Times are seconds; null stands for what did not happen.";
+retries, gave_up, longest_wait and longest_wait_key, still_refused (keys, longest), worst (for each limit: limit, algorithm, \
+count, unit, period, worst, ratio, key, at), fairness (jain, least, most), delay (mean, longest, worst) for a leaky-bucket, turn \
+(mean, longest) for callers that wait for their turns, units (asked and admitted by name) for limits with units, and classes \
+(asked and admitted by name) for calls with classes. Times are seconds. A null means that nothing of the kind happened.";
 
 impl Arguments {
     /// The policies, each once.

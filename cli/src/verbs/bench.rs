@@ -23,8 +23,8 @@ const MAX_KEYS: u64 = 1_000_000;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The keys are temporary: they are under a prefix of their own and are removed at the end. A server that \
-others use gets the load, too.
+    after_help = "The keys have a temporary prefix, and the verb removes them at the end. It puts a load on the server, so be \
+        careful with a server in use.
 
 Examples:
   $ tidegate bench
@@ -35,13 +35,13 @@ pub(crate) struct Bench {
     /// A notation, or the name of a policy of --policies
     #[arg(default_value = "gcra 1000000/s")]
     policy: String,
-    /// How long to measure
+    /// The seconds to measure
     #[arg(long, value_name = "N", default_value_t = 3.0)]
     seconds: f64,
-    /// Threads that check at the same time
+    /// The number of threads that check at the same time
     #[arg(long, value_name = "N", default_value_t = 1)]
     concurrency: usize,
-    /// Different keys; 1 makes all checks meet on one
+    /// The number of different keys. With 1, all checks use the same key
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     keys: u64,
     #[command(flatten)]

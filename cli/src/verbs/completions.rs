@@ -12,8 +12,8 @@ use crate::{Outcome, Output, Result};
   $ tidegate completions zsh > _tidegate
   $ tidegate completions fish > tidegate.fish
 
-Bash reads tidegate.bash from ~/.local/share/bash-completion/completions, zsh reads _tidegate from a folder of its fpath, and
-fish reads tidegate.fish from ~/.config/fish/completions.")]
+Put tidegate.bash into ~/.local/share/bash-completion/completions, _tidegate into a folder of zsh's fpath, or
+tidegate.fish into ~/.config/fish/completions.")]
 pub(crate) struct Completions {
     /// The shell
     shell: Shell,

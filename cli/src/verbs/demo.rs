@@ -19,7 +19,7 @@ const USER: &str = "10/minute";
 const TENANT: &str = "4/minute";
 
 #[derive(Debug, Args)]
-#[command(after_help = "It takes a few seconds, since it waits for real.
+#[command(after_help = "It takes a few seconds, because it really waits.
 
 Examples:
   $ tidegate demo

@@ -26,27 +26,28 @@ const ATTEMPTS: usize = 5;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Nothing is consumed. A policy with a `journal` also shows who is behind the key, as far as its callers said.
+    after_help = "The verb consumes nothing. For a policy with a `journal` it also shows the callers behind the key, from the \
+        metadata that they gave.
 
 Examples:
   $ tidegate inspect login alice --policies tidegate.yaml --store redis://localhost:6379
   $ tidegate inspect \"20/minute; 5/3s\" 203.0.113.7 --store redis://localhost:6379 --json
 
-The key that a service makes of a header, and that of a notation in the code of a route:
+A key from a header, and a key of a notation in the code of a route:
   $ tidegate inspect 5/minute --header X-API-Key k-123 --store redis://localhost:6379
   $ tidegate inspect 5/minute 203.0.113.7 --place search --store redis://localhost:6379
 
-Why is this customer limited? Every policy of the file, those that refuse first:
+Why is this customer limited? This shows every policy of the file, and those that refuse come first:
   $ tidegate inspect --key alice --policies tidegate.yaml --store redis://localhost:6379"
 )]
 pub(crate) struct Inspect {
     /// The name of a policy of --policies, or a notation
     #[arg(required_unless_present = "all_of")]
     policy: Option<String>,
-    /// Who or what is limited
+    /// The key: the user, address or other caller to limit
     #[arg(required_unless_present = "all_of", value_name = "KEY")]
     named: Option<String>,
-    /// A key, of which every policy of --policies is shown
+    /// Show this key in every policy of --policies
     #[arg(long = "key", value_name = "KEY", conflicts_with_all = ["policy", "named"])]
     all_of: Option<String>,
     #[command(flatten)]

@@ -16,7 +16,7 @@ use crate::{Outcome, Output, Result, invalid};
   $ tidegate journal login alice --policies tidegate.yaml --store redis://localhost:6379
   $ tidegate journal login alice --policies tidegate.yaml --store redis://localhost:6379 --last 5
 
-A line of JSON for each attempt, the oldest first, which simulate --trace FILE reads: what would other limits have said?
+With --json, each attempt is a line, the oldest first. `simulate --trace FILE` reads this, so you can try other limits on it:
   $ tidegate journal login alice --policies tidegate.yaml --store redis://localhost:6379 --json")]
 pub(crate) struct Journal {
     #[command(flatten)]

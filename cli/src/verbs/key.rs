@@ -17,7 +17,7 @@ use crate::{Outcome, Output, Result};
 pub(crate) struct Key {
     /// The name of a policy of --policies, or a notation such as "20/minute; 5/3s"
     policy: String,
-    /// Who or what is limited
+    /// The key: the user, address or other caller to limit
     key: String,
     #[command(flatten)]
     made: KeyOptions,
@@ -70,7 +70,7 @@ impl OpenKey {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Exit code: 0 allowed, 1 denied, 2 error.
+#[command(after_help = "The exit code is 0 if the check is allowed, 1 if it is denied, and 2 after an error.
 
 Examples:
   $ tidegate check \"20/minute; 5/3s\" alice
@@ -79,13 +79,13 @@ Examples:
 pub(crate) struct Check {
     #[command(flatten)]
     key: Key,
-    /// Units that it consumes
+    /// The units to consume
     #[arg(long, value_name = COST, default_value = "1", value_parser = cost)]
     cost: Cost,
-    /// What the journal of the policy keeps of it
+    /// A text that the journal of the policy keeps with the attempt
     #[arg(long, value_name = "TEXT")]
     meta: Option<String>,
-    /// Take as many units as there are, up to the cost
+    /// Consume the units that are left, up to the cost
     #[arg(long)]
     partial: bool,
     /// The class of the call, one of the policy's priorities
@@ -116,7 +116,7 @@ fn answered(decision: &Decision, policy: &Policy, output: &mut Output) -> Outcom
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Exit code: 0 when a check would be allowed, 1 when it would be denied, 2 error.
+#[command(after_help = "The exit code is 0 if a check would be allowed, 1 if it would be denied, and 2 after an error.
 
 Examples:
   $ tidegate peek login alice --policies tidegate.yaml
@@ -124,7 +124,7 @@ Examples:
 pub(crate) struct Peek {
     #[command(flatten)]
     key: Key,
-    /// Units that are asked about
+    /// The units to ask for
     #[arg(long, value_name = COST, default_value = "1", value_parser = cost)]
     cost: Cost,
     /// The class of the call, one of the policy's priorities
@@ -149,13 +149,14 @@ const COST: &str = "N|UNIT=N,…";
 
 /// Parses a number of units, or numbers by the names of units: `5`, `tokens=1200,cost=2`.
 fn cost(text: &str) -> Result<Cost, String> {
-    let number = |text: &str| text.trim().parse::<u64>().map_err(|_| format!("{text:?} is no whole number"));
+    let number = |text: &str| text.trim().parse::<u64>().map_err(|_| format!("{text:?} is not a whole number"));
     if !text.contains('=') {
         return number(text).map(Cost::from);
     }
     let named = |part: &str| {
-        let (name, units) =
-            part.split_once('=').ok_or_else(|| format!("{part:?} is no unit and number, as in tokens=1200"))?;
+        let (name, units) = part
+            .split_once('=')
+            .ok_or_else(|| format!("{part:?} is not a unit with a number: write it as in tokens=1200"))?;
         Ok((name.trim().to_owned(), number(units)?))
     };
     text.split(',').map(named).collect::<Result<tidegate::Units, String>>().map(Cost::from)
@@ -181,7 +182,7 @@ fn changed(what: &str, decision: &Decision, open: &OpenKey, output: &mut Output)
 pub(crate) struct KeyAndUnits {
     #[command(flatten)]
     key: Key,
-    /// Units; 1 when none are named
+    /// The number of units [default: 1]
     #[arg(value_name = "COST", value_parser = cost)]
     units: Option<Cost>,
     /// The same as an option
@@ -218,7 +219,7 @@ impl KeyAndUnits {
 pub(crate) struct Block {
     #[command(flatten)]
     key: Key,
-    /// How long: 10m, 1h, "1 day", or a number of seconds
+    /// The length of the block: 10m, 1h, "1 day", or a number of seconds
     #[arg(value_name = "TIME", value_parser = time_text::parse, group = "how long")]
     time: Option<Duration>,
     /// The same as an option

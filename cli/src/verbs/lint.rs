@@ -9,7 +9,9 @@ use crate::terminal::{BAD, BOLD, GOOD, WARN, escaped_lines, paint};
 use crate::{Outcome, Output, Result};
 
 #[derive(Debug, Args)]
-#[command(after_help = "Exit code: 0 nothing found, 1 warnings, 2 a file or a notation that is invalid.
+#[command(after_help = "For example, `10/10s; 600/600s` gets a warning, because the second limit never refuses a call.
+
+The exit code is 0 without findings, 1 with warnings, and 2 if a file or a notation is invalid.
 
 Examples:
   $ tidegate lint tidegate.yaml
@@ -19,18 +21,18 @@ pub(crate) struct Lint {
     /// Policy files (.yaml, .toml, .json), or notations
     #[arg(required = true, value_name = "FILE")]
     files: Vec<String>,
-    /// How to report: github where GITHUB_ACTIONS is true, else text
+    /// The form of the report [default: github if GITHUB_ACTIONS is true, else text]
     #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// For people
+    /// Text for people
     Text,
     /// The same as --json
     Json,
-    /// Annotations of GitHub Actions
+    /// Annotations for GitHub Actions
     Github,
 }
 

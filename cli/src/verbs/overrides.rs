@@ -17,7 +17,7 @@ use crate::{Outcome, Output, Result};
 #[command(
     group(ArgGroup::new("what").required(true)),
     override_usage = "tidegate override [OPTIONS] <POLICY> <KEY> <LIMITS>",
-    after_help = "All processes have the limits within a second. What was used stays used.
+    after_help = "All processes use the new limits within a second. Used units stay used.
 
 Examples:
   $ tidegate override login alice 90/minute --policies tidegate.yaml --store redis://localhost:6379
@@ -34,7 +34,7 @@ pub(crate) struct Override {
     /// Give the key the limits of its policy again
     #[arg(long, group = "what")]
     remove: bool,
-    /// For how long: 10m, 1h, "1 day", or a number of seconds; without it until they are removed
+    /// The time until the override ends: 10m, 1h, "1 day", or a number of seconds [default: it stays until you remove it]
     #[arg(long, value_name = "TIME", value_parser = time_text::parse, conflicts_with = "remove")]
     ttl: Option<Duration>,
 }
@@ -64,7 +64,7 @@ impl Override {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Those of the policy file are not listed.
+#[command(after_help = "The list has the overrides in the store, and not those of the policy file.
 
 Examples:
   $ tidegate overrides login --policies tidegate.yaml --store redis://localhost:6379")]

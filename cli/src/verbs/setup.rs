@@ -1,4 +1,4 @@
-//! Makes what a store needs.
+//! Makes the table that a store needs.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use crate::{Outcome, Output, Result, time_text};
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "It needs the right to make a table in the schema. Run it again whenever you like: it leaves a table that is
-there as it is.
+    after_help = "The user needs the right to make a table in the schema. You can run it again: it does not change an \
+        existing table.
 
 Examples:
   $ tidegate setup \"postgresql://app@db.internal/app\"
@@ -26,7 +26,7 @@ pub(crate) struct Setup {
     #[arg(long)]
     print: bool,
 
-    /// The longest wait for the store, as in 250ms or 2s
+    /// The longest wait for the store, such as 250ms or 2s
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time_text::parse)]
     timeout: Duration,
 }

@@ -29,8 +29,8 @@ fn of_arguments() {
         &["\"logni\"", "\"login\", \"trial\"", "did you mean `login`?"],
     );
     fails(&["5/s", "--policies", "absent.yaml", "--pattern", "steady"], &["absent.yaml", "cannot be read"]);
-    fails(&["5/s", "--pattern", "steady", "--rate", "fast"], &["\"fast\" is no rate", "20/s"]);
-    fails(&["5/s", "--pattern", "steady", "--duration", "long"], &["\"long\" is no length of time", "90s"]);
+    fails(&["5/s", "--pattern", "steady", "--rate", "fast"], &["\"fast\" is not a rate", "20/s"]);
+    fails(&["5/s", "--pattern", "steady", "--duration", "long"], &["\"long\" is not a length of time", "90s"]);
     fails(
         &["5/s", "--pattern", "steady", "--rate", "1M/s", "--duration", "1 day"],
         &["86400000000 calls", "lower --rate"],
@@ -42,7 +42,7 @@ fn of_arguments() {
 
 #[test]
 fn of_outputs() {
-    fails(&["5/s", "--pattern", "steady", "--out", "plot.gif"], &["plot.gif", "neither .svg nor .html"]);
+    fails(&["5/s", "--pattern", "steady", "--out", "plot.gif"], &["plot.gif", "must end in .svg or .html"]);
     fails(&["5/s", "--pattern", "steady", "--out", "plot.PNG"], &["plot.PNG", "write a .svg, and convert it"]);
     fails(&["5/s", "--pattern", "steady", "--out", "absent/plot.svg"], &["there is no folder absent"]);
     fails(&["5/s", "--pattern", "steady", "--decisions", "absent/d.csv"], &["absent/d.csv cannot be written"]);
@@ -52,13 +52,13 @@ fn of_outputs() {
 fn of_traces() {
     fails(&["5/s", "--trace", "absent.log"], &["absent.log cannot be read", "standard input"]);
     fails(&["5/s", "--trace", "."], &["cannot be read"]);
-    fails(&["5/s", "--trace", "bad.csv"], &["bad.csv:2", "\"no time\" is no time", "RFC 3339", "--skip-bad-lines"]);
+    fails(&["5/s", "--trace", "bad.csv"], &["bad.csv:2", "\"no time\" is not a time", "RFC 3339", "--skip-bad-lines"]);
     fails(&["5/s", "--trace", "calls.jsonl", "--key-field", "who"], &["calls.jsonl:1", "no field \"who\""]);
     fails(&["5/s", "--trace", "access.log", "--key-field", "who"], &["--key-field who", "address, user, method"]);
     fails(&["5/s", "--trace", "access.log", "--only-key", "::9"], &["no call has the key \"::9\"", "2 other keys"]);
     fails(&["5/s", "--trace", "columns.csv", "--key-field", "who"], &["second column"]);
     fails(&["5/s", "--trace", "columns.csv", "--format", "access-log"], &["columns.csv:1", "a line of an access log"]);
-    fails(&["5/s", "--trace", "columns.csv", "--format", "json-lines"], &["columns.csv:1", "is no JSON"]);
+    fails(&["5/s", "--trace", "columns.csv", "--format", "json-lines"], &["columns.csv:1", "is not JSON"]);
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn a_pattern_takes_units_and_has_a_class() {
     let wrong = ran(&mut command(&[&[LLM, "--priority", "bach"], &pattern[..]].concat()));
     assert!(wrong.code == 2 && wrong.error.contains("did you mean `batch`?"), "{}", wrong.error);
     let wrong = ran(&mut command(&[&[LLM, "--cost", "tokens=x"], &pattern[..]].concat()));
-    assert!(wrong.code == 2 && wrong.error.contains("no number of tokens"), "{}", wrong.error);
+    assert!(wrong.code == 2 && wrong.error.contains("not a number of tokens"), "{}", wrong.error);
 }
 
 #[test]

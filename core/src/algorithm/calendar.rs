@@ -72,13 +72,13 @@ impl Anchor {
             | (Some(AnchorDay::Weekday(_)), TimeUnit::Week)
             | (Some(AnchorDay::Number(_)), TimeUnit::Month | TimeUnit::Year) => Ok(()),
             (Some(_), TimeUnit::Week) => {
-                Err(Error::policy("a week begins on a weekday: write it, as in `from monday at 06:00`"))
+                Err(Error::policy("a week begins on a weekday: write one, as in `from monday at 06:00`"))
             }
             (Some(_), TimeUnit::Month | TimeUnit::Year) => Err(Error::policy(format!(
-                "a {} begins on a day of a month: write it, as in `from day 15`",
+                "a {} begins on a day of a month: write one, as in `from day 15`",
                 unit.name()
             ))),
-            (Some(_), _) => Err(Error::policy("a day begins at a time: write it, as in `from at 06:00`")),
+            (Some(_), _) => Err(Error::policy("a day begins at a time: write one, as in `from at 06:00`")),
         }
     }
 }

@@ -16,7 +16,7 @@
 //! TAT + c·T - b·T on, if no other call charges the key meanwhile. From TAT on the key is as if it had never been used.
 //!
 //! **State:** TAT, one number in principle. The rule is the one of a meter that drains: (TAT - t) / T is the number of
-//! units in it. `meter.rs` explains how TAT stays exact if T is no whole number of microseconds. **Cost:** O(1).
+//! units in it. `meter.rs` explains how TAT stays exact if T is not a whole number of microseconds. **Cost:** O(1).
 //!
 //! **Example,** `gcra 5/s burst 3`: T = 200 ms, b·T = 600 ms, τ = 400 ms.
 //!

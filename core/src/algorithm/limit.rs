@@ -95,7 +95,7 @@ impl Limit {
     pub fn with_burst(mut self, burst: u64) -> Result<Self> {
         if !self.algorithm.has_burst() {
             return Err(Error::policy(format!(
-                "burst means nothing to {}: only token-bucket, gcra and leaky-bucket have one",
+                "{} has no burst: only token-bucket, gcra and leaky-bucket have one",
                 self.algorithm
             )));
         }
@@ -117,7 +117,7 @@ impl Limit {
     pub fn with_initial(mut self, initial: u64) -> Result<Self> {
         if self.algorithm != Algorithm::TokenBucket {
             return Err(Error::policy(format!(
-                "initial means nothing to {}: only token-bucket starts with tokens",
+                "{} has no initial: only token-bucket starts with tokens",
                 self.algorithm
             )));
         }
@@ -138,7 +138,7 @@ impl Limit {
     pub fn with_precision(mut self, precision: u32) -> Result<Self> {
         if self.algorithm != Algorithm::SlidingWindow {
             return Err(Error::policy(format!(
-                "precision means nothing to {}: only sliding-window has granules",
+                "{} has no precision: only sliding-window has granules",
                 self.algorithm
             )));
         }
@@ -158,7 +158,8 @@ impl Limit {
     pub fn with_unit(mut self, name: &str) -> Result<Self> {
         if self.algorithm == Algorithm::Concurrency {
             return Err(Error::policy(
-                "concurrency counts what is in progress, so it names no unit: a call holds as many as its cost",
+                "a concurrency limit cannot have a unit: it counts calls in progress, and a call holds as many as its cost. \
+                 Leave the unit out",
             ));
         }
         self.unit = Some(Unit::new(name)?);

@@ -9,7 +9,7 @@
 //! | `token-bucket` | a token that is missing | when the bucket is full |
 //! | `leaky-bucket` | a unit that waits in the queue | when the queue is empty |
 //!
-//! **State.** TAT alone, rounded to a microsecond, would admit too much or too little if T is no whole number of
+//! **State.** TAT alone, rounded to a microsecond, would admit too much or too little if T is not a whole number of
 //! microseconds. So a meter stores whole units as of a moment, and
 //!
 //! ```text

@@ -43,7 +43,8 @@ impl Unit {
     pub fn new(name: &str) -> Result<Self> {
         if name.len() > MAX_UNIT || !is_word(name) {
             return Err(Error::policy(format!(
-                "{:?} is no name of what a limit counts: give up to {MAX_UNIT} of a-z, 0-9, - and _, of which the first is one of a-z",
+                "{:?} cannot be the name of a unit: give at most {MAX_UNIT} characters of a-z, 0-9, - and _, and begin with \
+                 one of a-z",
                 name.chars().take(MAX_UNIT).collect::<String>()
             )));
         }

@@ -127,7 +127,7 @@ pub(crate) fn named(name: &str) -> String {
 
 /// Why a call could not be answered. A denial is no error: it is a [`Decision`](crate::Decision).
 ///
-/// Its `source` is the I/O error below it, of a socket or a file, if there is one.
+/// Its `source` is the error below it, of a socket, a file or a store of your own, if there is one.
 #[derive(Clone)]
 pub struct Error {
     /// On the heap, so that a result which is no error is small.
@@ -145,7 +145,7 @@ struct ErrorParts {
     did_not_run: bool,
     /// True if the store works, and the call lost to other processes until its deadline.
     is_contention: bool,
-    source: Option<Arc<io::Error>>,
+    source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
 impl fmt::Debug for Error {
@@ -237,6 +237,13 @@ impl Error {
         self
     }
 
+    /// This error, with the error of an application's store that caused it.
+    #[cfg(feature = "redis")]
+    pub(crate) fn caused_by(mut self, cause: Box<dyn std::error::Error + Send + Sync>) -> Self {
+        self.parts.source = Some(Arc::from(cause));
+        self
+    }
+
     pub(crate) fn policy(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::PolicyInvalid, message)
     }
@@ -258,7 +265,7 @@ impl Error {
     }
 
     /// This error, marked as that of a call that lost to other processes, while its store works.
-    #[cfg(feature = "postgres")]
+    #[cfg(feature = "redis")]
     pub(crate) fn of_contention(mut self) -> Self {
         self.parts.is_contention = true;
         self

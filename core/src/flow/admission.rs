@@ -242,7 +242,7 @@ async fn give_back_all(core: &Arc<LimiterCore>, holds: &[(usize, Hold)], waits: 
 pub(crate) async fn give_back(core: &Arc<LimiterCore>, decision: &Decision, waits: Waits) {
     let nothing = |entry: &Decision| (!entry.shadow()).then(|| Cost::of_each(&entry.plan().policy, 0));
     let nothing: Vec<Option<Cost>> = decision.entries().iter().map(nothing).collect();
-    if let Err(error) = core.settle(decision, ActualCosts::Each(&nothing), waits).await {
+    if let Err(error) = core.settle(decision, ActualCosts::Each(nothing), waits).await {
         core.log.warn(&format!("units of {:?} could not be given back: {error}", decision.policy()));
     }
 }

@@ -80,7 +80,7 @@ impl RefusedJob {
         let order = |(limit, state): &(&Limit, &RefusingLimit)| {
             (state.exceeded, limit.algorithm() != Algorithm::Concurrency, state.retry_after.unwrap_or_default())
         };
-        // Of equal ones the first counts.
+        // The first of equal ones counts.
         self.policy.limits().iter().zip(&self.limits).rev().max_by_key(order)
     }
 

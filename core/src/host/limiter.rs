@@ -1,5 +1,6 @@
 //! Functions of a limiter for hosts, beside its calls.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
@@ -66,6 +67,12 @@ impl AsyncLimiter {
     #[must_use]
     pub fn identity(&self) -> u64 {
         self.core.id.digest()
+    }
+
+    /// The data that a host gave with its store.
+    #[must_use]
+    pub fn host_data(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.core.host_data.clone()
     }
 
     /// Lets an event loop that can watch a file read the replies of the limiter's servers from now on. `None` if there

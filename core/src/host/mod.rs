@@ -5,6 +5,8 @@ mod completion_queue;
 mod json;
 mod limiter;
 mod parts;
+#[cfg(feature = "redis")]
+mod questions;
 mod reply_poller;
 #[cfg(feature = "redis")]
 mod servers;
@@ -14,8 +16,9 @@ pub use crate::algorithm::{AlgorithmKind, DEFAULT_TTL, calendar_edges};
 pub use crate::flow::{Admission, AskedStep, OutgoingCall, RefusedJob, RefusingLimit};
 pub use crate::http::options::{LAYER_OPTIONS, LIMIT_OPTIONS};
 pub use crate::limiter::{
-    Answered, CALL_OPTIONS, Call, ChargedLimit, ChargedUnits, DENIAL_GENERATIONS, LIMITER_OPTIONS, LimiterOption,
-    SettingValue, calls_of, charge_mark, check_cost, check_percent, turn_length,
+    ActualCosts, Answered, CALL_OPTIONS, Call, ChargedEntry, ChargedLimit, ChargedUnits, DENIAL_GENERATIONS,
+    LIMITER_OPTIONS, LimiterOption, SettingValue, calls_of, charge_mark, check_cost, check_percent, number_or_units,
+    shared_cost, turn_length,
 };
 pub use crate::policy::declaration::{ArgumentKind, OptionDeclaration, OptionDefault};
 pub use crate::policy::options::{OptionKind, OptionValue, POLICY_OPTIONS, PolicyOption};
@@ -37,6 +40,8 @@ pub use crate::store::postgres::{ddl as postgres_ddl, set_up as set_up_postgres}
 pub use completion_queue::{CompletionQueue, Outcome};
 pub use json::{counters_json, metrics_json, samples_json, stats_json};
 pub use parts::Parts;
+#[cfg(feature = "redis")]
+pub use questions::{Asked, CallerQuestions, HostStore, Question, Reply, begin_verify, verify_awaited};
 pub use reply_poller::ReplyPoller;
 #[cfg(feature = "redis")]
 pub use servers::{
@@ -50,7 +55,6 @@ use std::time::Duration;
 use crate::decision::Decision;
 use crate::error::{Error, Result};
 use crate::limiter::Builder;
-use crate::plan::Plan;
 use crate::plan::plan_cache::plan_of;
 use crate::policy::{Algorithm, Limit, Policy, Warning};
 #[cfg(feature = "stored")]
@@ -148,12 +152,6 @@ pub fn unpublished(mut builder: Builder) -> Builder {
 pub fn other_limits(decision: &Decision) -> Vec<String> {
     let rare = decision.answer().rare.as_ref();
     rare.map(|rare| decision.plan().of_other_releases(&rare.others)).unwrap_or_default()
-}
-
-/// True if the policy of a Decision names the unit of a limit, even if the limits of its key name none.
-#[must_use]
-pub fn counts_units(decision: &Decision) -> bool {
-    Plan::base(decision.plan()).has_units
 }
 
 /// The number of callers in the line of a Decision's key, and how long the first had waited. Each process and class

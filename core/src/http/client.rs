@@ -84,8 +84,8 @@ impl Trusted {
         Error::new(
             ErrorKind::ConfigInvalid,
             format!(
-                "{shown} is no number of trusted proxies: it is a whole number from 0 to {MOST_HOPS}, of the proxies between \
-                 the clients and this server"
+                "{shown} is not a number of trusted proxies: give a whole number from 0 to {MOST_HOPS}, which counts \
+                 the proxies between the clients and this server"
             ),
         )
     }
@@ -115,7 +115,7 @@ fn network(text: &str) -> Result<IpNet> {
         Error::new(
             ErrorKind::ConfigInvalid,
             format!(
-                "{shown:?} is no trusted proxy: write an address (10.0.0.7), a network (10.0.0.0/8, fd00::/8), \
+                "{shown:?} is not a trusted proxy: write an address (10.0.0.7), a network (10.0.0.0/8, fd00::/8), \
                  loopback, linklocal, uniquelocal or unix"
             ),
         )

@@ -21,14 +21,14 @@ pub fn openapi_response(headers: Headers) -> String {
     };
     if headers.has_ietf() {
         field(POLICY, "Every limit of the route: its quota, and its window in seconds.", text());
-        field(LIMIT, "The limit that binds: what is left, and the seconds until there is more.", text());
+        field(LIMIT, "The limit that binds: the units that are left, and the seconds until there are more.", text());
     }
     if headers.has_legacy() {
         field(OLD_LIMIT, "The quota of the limit that binds.", integer());
-        field(OLD_REMAINING, "What is left of it.", integer());
-        field(OLD_RESET, "When it is as if unused, in seconds since 1970.", integer());
+        field(OLD_REMAINING, "The units that are left of it.", integer());
+        field(OLD_RESET, "The moment at which the limit is as if it were unused, in seconds since 1970.", integer());
     }
-    let wait = "The seconds after which the same request is admitted. It is missing where no wait helps.";
+    let wait = "The seconds after which the same request is admitted. It is missing if no wait helps.";
     field(RETRY_AFTER, wait, integer());
     let (kind, title) = QUOTA;
     let schema = json!({

@@ -4,22 +4,13 @@ use std::future::Future;
 
 use crate::decision::Decision;
 use crate::limiter::{AsyncLimiter, Cost};
+use crate::process::waits::Waits;
 
-/// Settles a request to its actual cost. A shadow policy that would have denied was charged nothing, and stays so.
+/// Settles a request to its actual cost.
 pub(super) async fn settle_to(limiter: &AsyncLimiter, decision: &Decision, actual: &Cost) {
-    let entries = decision.entries();
-    let settled = if actual.is_number() && !entries.iter().any(Decision::shadow) {
-        limiter.settle(decision, actual.clone()).await
-    } else {
-        let share = |entry: &Decision| {
-            if actual.is_number() { Some(actual.clone()) } else { actual.actual_share_of(&entry.plan().policy) }
-        };
-        let costs: Vec<Option<Cost>> =
-            entries.iter().map(|entry| (!entry.shadow()).then(|| share(entry)).flatten()).collect();
-        limiter.settle_each(decision, &costs).await
-    };
+    let settled = limiter.core.settle_request(decision, actual, Waits::TASK).await;
     if let Err(error) = settled {
-        tracing::warn!(target: "tidegate", %error, "units of a request could not be given back or charged");
+        tracing::warn!(target: "tidegate", %error, "a request was not settled");
     }
 }
 

@@ -23,7 +23,7 @@ use crate::policy::prefix::why_no_prefix;
 use crate::process::fork::{self, ForkListener, PerProcess};
 use crate::process::log::Log;
 use crate::process::pending_count::PendingCount;
-use crate::resilience::{Breaker, Layers, MAX_DENY_CACHE, Rollout, Shards, Telemetry};
+use crate::resilience::{Breaker, Layers, MAX_DENY_CACHE, OneByOne, Rollout, Shards, Telemetry};
 use crate::store::ForgottenDenials;
 use crate::store::Store;
 use crate::store::key_names::KeyNames;
@@ -59,8 +59,8 @@ impl Builder {
         forgotten_denials: &Arc<ForgottenDenials>,
         log: &Arc<Log>,
     ) -> Result<(Arc<dyn Store>, Option<Layers>)> {
-        let telemetry = Arc::new(Telemetry::new(self.listener.clone(), log));
-        if let ([url], None) = (&*self.stores, &self.rollout)
+        let telemetry = Arc::new(Telemetry::new(self.listener.clone(), self.on_store_error, log));
+        if let ([url], None, None) = (&*self.stores, &self.rollout, &self.application)
             && let StoreUrl::Memory(bounds) = StoreUrl::parse(url)?
         {
             return Ok((Arc::new(Memory::with_overrides(bounds, Arc::clone(forgotten_denials))), None));
@@ -115,6 +115,11 @@ impl Builder {
         readers: &Arc<PerProcess<ReaderRegistry>>,
         log: &Arc<Log>,
     ) -> Result<Arc<dyn Store>> {
+        if let (Some(open), [name]) = (&self.application, urls) {
+            let (store, all_or_none) = open(self.names()?, self.timeout)?;
+            let store = Breaker::around(store, name, self.timeout, Arc::clone(telemetry));
+            return Ok(if all_or_none { store } else { Arc::new(OneByOne::new(store, self.timeout)) });
+        }
         if let [url] = urls
             && let StoreUrl::Memory(bounds) = StoreUrl::parse(url)?
         {
@@ -128,7 +133,7 @@ impl Builder {
             let (names, timeout) = (self.names()?, self.timeout);
             let (denials, said) = (telemetry.forgotten_denials(), Arc::clone(log));
             let open = move || Machine::open(&place, &names, timeout, &denials, &said);
-            return machine::open(open, log);
+            return machine::open(open, self.on_store_error, log);
         }
         let with_breaker = |url: &String| -> Result<(Arc<dyn Store>, String)> {
             let store = match StoreUrl::parse(url)? {
@@ -158,7 +163,9 @@ impl Builder {
                 stores.push(last);
                 Ok(Arc::new(Shards::new(stores, self.timeout)?))
             }
-            (_, None) => Err(Error::config("the list of stores is empty: give at least one store URL")),
+            (_, None) => {
+                Err(Error::config("the list of stores is empty: give at least one store URL, such as memory://"))
+            }
         }
     }
 
@@ -244,6 +251,7 @@ impl Builder {
             seed,
             hold_count: AtomicU64::new(0),
             layers,
+            host_data: self.host_data,
             forgotten_denials,
             readers,
         });

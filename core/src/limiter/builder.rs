@@ -1,5 +1,6 @@
 //! The options of a limiter.
 
+use std::any::Any;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +15,14 @@ use crate::policy::{OnStoreError, Policy, Warning, lint};
 use crate::process::clock::ManualClock;
 use crate::process::log::WarningListener;
 use crate::resilience::{Listener, StoreChange};
+#[cfg(feature = "redis")]
+use crate::store::KeyValueStore;
 use crate::store::MAX_ENTRIES;
+use crate::store::OpenStore;
+#[cfg(feature = "redis")]
+use crate::store::application;
+#[cfg(feature = "redis")]
+use crate::store::url::APPLICATION_SCHEME;
 
 const STORE: &str = "memory://";
 const TIMEOUT: Duration = Duration::from_millis(250);
@@ -64,54 +72,54 @@ macro_rules! limiter_options {
 }
 
 limiter_options! {
-    /// Where usage is stored, as a URL: `memory://`, `file:///path`, `redis://`, `rediss://`, `redis+unix://`, `valkey://`, and others; a list of servers,
-    /// sharded by key; or a `rollout` from one to another.
+    /// The URL of the store: `memory://`, `file:///path`, `redis://`, `rediss://`, `redis+unix://`, `valkey://` or another. You can also
+    /// give a list of servers that share the keys, or a `rollout` from one store to another.
     store: Store = Text(STORE);
 
-    /// Policies by name: a notation, a Policy, or limits with options as in a policy file. They stay when a policy file is reloaded.
+    /// The policies by name: a notation, a Policy, or limits with options as in a policy file. A reload of the file keeps them.
     policies: Policies;
 
-    /// What every key in Redis begins with.
+    /// The beginning of every key in Redis. Give each application another one.
     prefix: Text = Text(DEFAULT_PREFIX) => set;
 
-    /// A secret of at least 16 bytes for the digests in the names of Redis keys, so that a copy of the data does not tell whether a
-    /// key that was guessed, such as an address, was used. All limiters that share limits need the same one.
+    /// A secret of at least 16 bytes for the names of Redis keys. With it, no one can find out from a copy of the data if a guessed
+    /// key, such as an address, was used. All limiters that share limits need the same secret.
     key_secret: Secret => set;
 
     /// The longest time that a call may wait for the store.
     timeout: Duration = Duration(TIMEOUT) => set;
 
-    /// What a check answers when the store fails: `raise`, `open`, `closed` or `local`.
+    /// The answer to a check when the store fails: `raise`, `open`, `closed` or `local`.
     on_store_error: OnStoreError = Text("local") => set;
 
-    /// The longest time that a denial is repeated without asking the store; 0 turns it off.
+    /// The longest time for which a denial is repeated without a call to the store. 0 turns this off.
     deny_cache: Duration = Duration(DENY_CACHE) => set;
 
-    /// The most callers that wait, in `acquire` or for a hold. Beyond it a call is denied at once.
+    /// The most callers that may wait in `acquire` or for a hold. A further call is denied at once.
     max_waiting: Count = Count(WaitBounds::DEFAULT.all) => set;
 
-    /// The most callers that wait for one policy and key.
+    /// The most callers that may wait for one policy and key.
     max_waiting_per_key: Count = Count(WaitBounds::DEFAULT.per_key) => set;
 
-    /// Called once when a store is lost or refuses, and once when it is back. In Python it is called after that was logged, on a thread
-    /// of its own, one change after the other, so it may block. In Python what it raises is logged to the logger "tidegate".
+    /// A function that Tidegate calls once when a store is lost or refuses calls, and once when it is back. In Python it runs on a separate
+    /// thread after the log line, one change after the other, so it may block. The logger "tidegate" gets its exceptions.
     on_change: Listener;
 
-    /// A clock for tests, whose time is used instead of the store's.
+    /// A clock for tests. Its time replaces the time of the store.
     clock: Clock;
 
-    /// Takes one line when a store is lost, refuses, or is back, and one for each warning about a policy file that is loaded; `console`
-    /// is a logger. False turns it off.
+    /// The logger, such as `console`. It gets a line when a store is lost, refuses calls or is back, and a line for each warning about a
+    /// policy file. False turns it off.
     logger: Logger = Words("warnings of the process");
 
-    /// Whether a refusal is logged, as a warning: its policy, its key, the limit that refused, the wait, and what answered. At most ten
-    /// lines a second; the next line says how many refusals have none.
+    /// Log each refusal as a warning with the policy, the key, the limit that refused, the wait and the source of the answer. There are at
+    /// most ten lines a second, and the next line counts the refusals in between.
     log_refusals: Flag = Flag(false) => set;
 
-    /// Called with each warning that is no change of a store's state.
+    /// A function that gets each warning, except changes of a store's state.
     on_warning: WarningListener;
 
-    /// The most checks that are sent to Redis as one call; 1 sends each check as its own call.
+    /// The most checks in one call to Redis. With 1, each check is a separate call.
     fold: BatchSize = Count(MAX_ENTRIES);
 }
 
@@ -136,6 +144,9 @@ limiter_options! {
 pub struct Builder {
     pub(super) stores: Vec<String>,
     pub(super) rollout: Option<(String, f64)>,
+    /// Opens the store of the application that stands in the place of a URL.
+    pub(super) application: Option<OpenStore>,
+    pub(super) host_data: Option<Arc<dyn Any + Send + Sync>>,
     /// The policies that are not from the file.
     pub(super) policies: Vec<Policy>,
     pub(super) source: Option<PolicySource>,
@@ -179,6 +190,8 @@ impl Default for Builder {
         Self {
             stores: vec![STORE.to_owned()],
             rollout: None,
+            application: None,
+            host_data: None,
             policies: Vec::new(),
             source: None,
             uses_store_of_file: false,
@@ -235,7 +248,18 @@ impl Builder {
     pub fn stores(mut self, urls: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.stores = urls.into_iter().map(Into::into).collect();
         self.rollout = None;
+        self.application = None;
         self.uses_store_of_file = false;
+        self
+    }
+
+    /// A store of your own, in the place of a URL.
+    #[cfg(feature = "redis")]
+    #[must_use]
+    pub fn key_value_store<K: KeyValueStore>(mut self, store: K) -> Self {
+        self = self.store(format!("{APPLICATION_SCHEME}://{}", store.name()));
+        self.host_data = store.host_data();
+        self.application = Some(application::opener(store));
         self
     }
 
@@ -361,7 +385,7 @@ impl Builder {
         self
     }
 
-    /// The most callers that wait for one policy and key. 1,000 by default.
+    /// The most callers that may wait for one policy and key. 1,000 by default.
     #[must_use]
     pub const fn max_waiting_per_key(mut self, callers: usize) -> Self {
         self.wait_bounds.per_key = callers;

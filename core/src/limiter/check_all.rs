@@ -114,7 +114,10 @@ impl LimiterCore {
             }
             self.learn_overrides(&mut entries, &mut asked, &answers)?;
         }
-        Err(Error::new(ErrorKind::StoreRejected, "the numbers of these keys changed again and again during this call"))
+        Err(Error::new(
+            ErrorKind::StoreRejected,
+            "overrides of these keys changed again and again during this call: try again",
+        ))
     }
 
     /// Learns the overrides of keys that differ from those of their entries.

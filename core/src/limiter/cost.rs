@@ -163,7 +163,10 @@ impl Cost {
             let Some(policy) = policies.clone().find(|policy| counts(policy, name)) else {
                 let names = policies.clone().map(|policy| format!("{:?} counts {}", policy.name(), counted(policy)));
                 let names = names.collect::<Vec<_>>().join(", ");
-                return Err(Error::new(ErrorKind::CostInvalid, format!("no policy here counts {name:?}: {names}")));
+                return Err(Error::new(
+                    ErrorKind::CostInvalid,
+                    format!("cost names {name:?}, which no policy counts: {names}"),
+                ));
             };
             check_units(name, units, policy)?;
         }
@@ -171,16 +174,20 @@ impl Cost {
     }
 
     /// The share of one of several policies in their common cost. It takes only named units that it counts.
-    #[cfg(feature = "tower")]
     pub(crate) fn share_of(&self, policy: &Policy) -> Self {
-        if self.is_number() { self.clone() } else { self.actual_share_of(policy).unwrap_or_else(|| Self::of(1)) }
+        if self.is_number() { self.clone() } else { self.part_of(policy, true).unwrap_or_else(|| Self::of(1)) }
     }
 
-    /// The same for the actual cost of work. `None` if the policy counts none of the units.
-    #[cfg(feature = "tower")]
-    pub(crate) fn actual_share_of(&self, policy: &Policy) -> Option<Self> {
-        let share: Vec<_> = self.units.iter().filter(|(name, _)| counts(policy, name)).collect();
-        (!share.is_empty()).then(|| share.into_iter().collect::<Units>().into())
+    /// The named units that a policy counts, with or without the number for limits that name no unit. `None` if it counts none.
+    pub(super) fn part_of(&self, policy: &Policy, takes_cost: bool) -> Option<Self> {
+        let is_part = |name: &str| counts(policy, name) && (takes_cost || !is_cost(name));
+        let part: Vec<_> = self.units.iter().filter(|(name, _)| is_part(name)).collect();
+        match *part {
+            [] => None,
+            // A plain number is checked faster. A 0 stays a map, which takes nothing.
+            [(name, number @ 1..)] if is_cost(name) => Some(Self::of(number)),
+            _ => Some(part.into_iter().collect::<Units>().into()),
+        }
     }
 
     /// Checks the actual cost of work. It may be nothing, and units that it does not name stay as they are.
@@ -303,6 +310,23 @@ fn invalid(policy: &Policy, text: &str) -> Error {
 /// The error for a number that no limit counts.
 fn not_counted(policy: &Policy, number: u64) -> Error {
     invalid(policy, &format!("has no limit for a cost of {number}: it counts {}; name the unit", counted(policy)))
+}
+
+/// The number of a cost, or else its units.
+///
+/// # Errors
+/// The units.
+pub fn number_or_units(cost: &Cost) -> std::result::Result<u64, &Units> {
+    if cost.is_number() { Ok(cost.number) } else { Err(&cost.units) }
+}
+
+/// The shares of several policies in a cost by units. A policy that counts none of the units has none, and takes one unit.
+///
+/// # Errors
+/// `cost_invalid` for a unit that none of them counts, and for a number that is out of range.
+pub fn shared_cost(cost: &Cost, policies: &[&Policy]) -> Result<Vec<Option<Cost>>> {
+    cost.check_counted(policies.iter().copied())?;
+    Ok(policies.iter().map(|policy| cost.part_of(policy, true)).collect())
 }
 
 /// Checks that calls of that cost may be made with a policy.

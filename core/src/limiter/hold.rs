@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::actual_costs::ActualCosts;
 use super::cost::Cost;
 use super::hold_lifetime::HoldLifetime;
 use super::operations::{CheckOptions, rank, whole_operation};
 use super::policy_ref::AsPolicy;
-use super::settle::ActualCosts;
 use super::{AsyncLimiter, LimiterCore};
 use crate::algorithm::HoldId;
 use crate::decision::Decision;
@@ -118,7 +118,7 @@ impl Hold {
     /// The hold is settled once the future was polled, even if it is dropped before the answer.
     pub async fn settle(&self, actual: impl Into<Cost>) -> Result<()> {
         let actual = actual.into();
-        self.core.settle(&self.decision, ActualCosts::One(&actual), Waits::TASK).await
+        self.core.settle(&self.decision, ActualCosts::One(actual), Waits::TASK).await
     }
 
     /// Gives the units back and waits for the store's answer. Dropping the hold does not wait. If the store cannot be

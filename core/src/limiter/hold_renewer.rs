@@ -180,8 +180,8 @@ impl HoldRenewer {
                     if !self.failure_logged.swap(true, Ordering::Relaxed) {
                         let why = error.map_or_else(|| "the store is lost".to_owned(), |error| error.to_string());
                         core.log.warn(&format!(
-                            "a hold of the policy {:?} was not renewed: {why}. It is tried again, and the hold is lost \
-                             when its ttl has passed",
+                            "a hold of the policy {:?} was not renewed: {why}. Tidegate tries again until its ttl has passed, \
+                             and then the hold is lost",
                             plan.policy.name()
                         ));
                     }
@@ -205,7 +205,8 @@ impl HoldRenewer {
             self.lost.fetch_add(1, Ordering::Relaxed);
             if !self.loss_logged.swap(true, Ordering::Relaxed) {
                 core.log.warn(&format!(
-                    "a hold of the policy {:?} is lost: {why}. Others may have its units now; `lost` of the hold says so",
+                    "a hold of the policy {:?} is lost: {why}. Other callers may have its units now. Check `lost` of the \
+                     hold, and stop the work",
                     plan.policy.name()
                 ));
             }

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::path::Path;
 use std::time::Duration;
 
+use super::actual_costs::ActualCosts;
 use super::builder::Builder;
 use super::call::{Call, gone, on_this_thread};
 use super::check_all::CheckEntry;
@@ -13,7 +14,6 @@ use super::operations::CheckOptions;
 use super::overrides::OverriddenKey;
 use super::policy_ref::AsPolicy;
 use super::policy_uses::PolicyUse;
-use super::settle::{ActualCosts, actual_costs};
 use super::{AsyncLimiter, Limiter};
 use crate::counting::{Counters, Stats};
 use crate::decision::Decision;
@@ -234,7 +234,7 @@ calls! {
     /// Once it was polled the Decision is settled, even if the future is dropped before the answer. With a Decision of
     /// `check_all`, the entries that it had not reached are not settled. Each of [`Decision::decisions`] can be settled alone.
     fn settle(limiter, decision: &Decision, actual: impl Into<Cost>) -> Result<()> {
-        limiter.wait_for(limiter.core.settle(decision, ActualCosts::One(&actual.into()), Self::WAITS))
+        limiter.wait_for(limiter.core.settle(decision, ActualCosts::One(actual.into()), Self::WAITS))
     }
 
     /// Settles each entry of a [`Self::check_all`] with a separate number. `None` leaves an entry as it is.
@@ -244,7 +244,7 @@ calls! {
     dropped:
     /// As [`Self::settle`].
     fn settle_each(limiter, decision: &Decision, actual: &[Option<impl Into<Cost> + Clone>]) -> Result<()> {
-        limiter.wait_for(limiter.core.settle(decision, ActualCosts::Each(&actual_costs(actual)), Self::WAITS))
+        limiter.wait_for(limiter.core.settle(decision, ActualCosts::each(actual), Self::WAITS))
     }
 
     /// Checks several policies and keys, each alone, with a cost or with [`CheckOptions`]: all are charged, or none is.

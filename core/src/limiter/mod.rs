@@ -1,6 +1,7 @@
 //! The limiters that users hold, with policies, a store and a clock.
 
 mod acquire;
+mod actual_costs;
 mod allowance;
 mod build;
 mod builder;
@@ -28,6 +29,7 @@ mod refusal_log;
 mod settle;
 mod translation;
 
+pub use actual_costs::{ActualCosts, ChargedEntry};
 pub use allowance::Allowance;
 pub use builder::{Builder, LIMITER_OPTIONS, LimiterOption, SettingValue};
 pub use call::Call;
@@ -35,7 +37,7 @@ pub(crate) use call::{gone, on_this_thread};
 pub use check_all::CheckEntry;
 #[cfg(feature = "tower")]
 pub(crate) use cost::valid_cost;
-pub use cost::{Cost, Units, check_cost};
+pub use cost::{Cost, Units, check_cost, number_or_units, shared_cost};
 pub use hold::{Hold, HoldAnswer};
 pub use observe::{Answered, calls_of};
 pub use operations::{CALL_OPTIONS, CheckOptions, MAX_META};
@@ -44,9 +46,10 @@ pub use overrides::OverriddenKey;
 pub(crate) use policy_in_force::PolicyInForce;
 pub use policy_ref::{AsPolicy, PolicyRef};
 pub use policy_uses::PolicyUse;
-pub(crate) use settle::{ActualCosts, SettleCall, valid_actual};
 pub use settle::{ChargedLimit, ChargedUnits, charge_mark, turn_length};
+pub(crate) use settle::{SettleCall, valid_actual};
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -184,6 +187,8 @@ pub(crate) struct LimiterCore {
     hold_count: AtomicU64,
     /// The layers around a shared store.
     pub(crate) layers: Option<Layers>,
+    /// Data of the host beside its store.
+    pub(crate) host_data: Option<Arc<dyn Any + Send + Sync>>,
     /// Counts the denials that a memory store without layers forgot.
     forgotten_denials: Arc<ForgottenDenials>,
     /// The threads or event loops that read replies.
@@ -326,17 +331,16 @@ impl LimiterCore {
 
     fn reload(&self) -> Result<()> {
         self.open()?;
-        let source = self
-            .source
-            .as_ref()
-            .ok_or_else(|| Error::config("this limiter was not made from a file: there is nothing to reload"))?;
+        let source = self.source.as_ref().ok_or_else(|| {
+            Error::config("only a limiter that was made from a policy file can reload: make it from the file")
+        })?;
         // The last of several reloads is the last that reads.
         let _reloading = self.reloading.lock();
         let file = source.reread(self.uses_store_of_file, &self.prefix)?;
         source.refuse_in_code(&file, self.policies.in_code())?;
         let replaced = self.policies.replace(file.policies()).map_err(|gone| {
             source.refusal(&format!(
-                "a policy is gone that is in use: {gone}. Keep it in the file, or restart without what uses it"
+                "the file has no longer a policy that is in use: {gone}. Keep it in the file, or remove its uses and restart"
             ))
         });
         if replaced.is_ok() {

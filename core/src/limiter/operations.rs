@@ -16,27 +16,27 @@ use crate::store::request::{Details, LinePlace, Operation};
 pub const MAX_META: usize = MAX_METADATA;
 
 const COST: OptionDeclaration = declared_options! {
-    /// The units of the call: a number, or numbers by the names of units for limits that name what they count.
+    /// The units of the call: a number, or numbers by the names of units, for limits with units such as tokens.
     cost: Cost = Count(1);
 }[0];
 const META: OptionDeclaration = declared_options! {
-    /// Metadata that the journal remembers.
+    /// Metadata that the journal keeps with the attempt.
     meta: Meta;
 }[0];
 const PARTIAL: OptionDeclaration = declared_options! {
-    /// Takes as many units as there are, up to the cost: `granted` says how many. It is denied where there are none.
+    /// Take the units that are left, up to the cost. `granted` is their number. Without any, the check is denied.
     partial: Flag = Flag(false);
 }[0];
 const PRIORITY: OptionDeclaration = declared_options! {
-    /// The class of the call, one of the policy's `priorities`: it leaves a part of each limit free.
+    /// The class of the call, one of the policy's `priorities`. The call leaves the part of its class free.
     priority: Priority;
 }[0];
 const TIMEOUT: OptionDeclaration = declared_options! {
-    /// The longest to wait.
+    /// The longest time to wait.
     timeout: Wait = Words("as long as it takes");
 }[0];
 const HOLD_TIMEOUT: OptionDeclaration = declared_options! {
-    /// The longest to wait for room; without end it waits for as long as it takes.
+    /// The longest time to wait for room. Without an end, the call waits until there is room.
     timeout: Wait = Count(0);
 }[0];
 const SIGNAL: OptionDeclaration = declared_options! {
@@ -45,11 +45,11 @@ const SIGNAL: OptionDeclaration = declared_options! {
 }[0];
 
 const DECISION: OptionDeclaration = declared_options! {
-    /// The Decision of the call that was answered: what was charged since then is counted beside what the response says.
+    /// The Decision of the answered call. Tidegate then adds the units that were charged since to the usage in the response.
     decision: Decision;
 }[0];
 const TTL: OptionDeclaration = declared_options! {
-    /// For how long the key has the numbers.
+    /// The time until the override ends.
     ttl: Wait = Words("until they are removed");
 }[0];
 
@@ -169,7 +169,9 @@ pub(super) fn of_cost(
 /// A peek, which has a cost and a class.
 pub(super) fn peek_operation(options: &CheckOptions, plan: &Plan) -> Result<Operation> {
     if options.partial || options.meta.is_some() {
-        return Err(Error::config("peek consumes nothing and leaves no trace: partial and meta are for check"));
+        return Err(Error::config(
+            "peek has no partial and no meta, because it consumes nothing and leaves no trace: use check",
+        ));
     }
     let Taken { cost, amounts } = Taken::of(options.cost, &options.units, options.priority.as_deref(), plan)?;
     Ok(Operation::Peek { cost, details: Details { amounts, ..Details::default() }.shared() })
@@ -181,7 +183,9 @@ pub(super) fn peek_operation(options: &CheckOptions, plan: &Plan) -> Result<Oper
 /// Those of [`check_operation`], and `config_invalid` for a partial check, and for a hold of a policy without anything to hold.
 pub(super) fn whole_operation(call: &str, options: &CheckOptions, plan: &Plan, hold: HoldId) -> Result<Operation> {
     if options.partial {
-        return Err(Error::config(format!("{call} takes its cost as a whole or not at all: partial is for check")));
+        return Err(Error::config(format!(
+            "{call} has no partial, because it takes its cost as a whole or not at all: use check"
+        )));
     }
     match operation(options, plan)? {
         _ if plan.is_held != (hold != 0) => Err(wrong_call(call, &plan.policy)),

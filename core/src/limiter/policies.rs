@@ -155,7 +155,7 @@ fn unknown(text: &str, plans: &Plans, error: Error) -> Error {
     let near = did_you_mean(text, names);
     Error::new(
         ErrorKind::PolicyUnknown,
-        format!("{shown:?} is no policy of this limiter ({known}) and no notation such as \"20/minute\"{near}"),
+        format!("{shown:?} is neither a policy of this limiter ({known}) nor a notation such as \"20/minute\"{near}"),
     )
 }
 

@@ -5,84 +5,23 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
+use super::actual_costs::{ActualCosts, ChargedEntry, EntryCosts};
 use super::cost::{Cost, valid_cost};
 use super::policy_ref::AsPolicy;
 use super::translation::{Asking, RepeatableCall};
-use super::{AsyncLimiter, LimiterCore};
+use super::{AsyncLimiter, Limiter, LimiterCore, on_this_thread};
 use crate::algorithm::{MAX_SAFE_INTEGER, Rule};
 use crate::decision::{Decision, LimiterId};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::plan::{Amount, Amounts, Plan};
-use crate::policy::{Algorithm, Limit, Policy, Unit};
+use crate::policy::{Algorithm, Limit, Unit};
 use crate::process::waits::Waits;
 use crate::store::request::{Charge, ChargedAmount, Details, Operation, Source};
-
-/// The actual costs of the entries of a Decision.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum ActualCosts<'a> {
-    One(&'a Cost),
-    /// `None` leaves an entry as it is.
-    Each(&'a [Option<Cost>]),
-}
-
-/// The actual costs of the entries, from a caller that gives them in any form.
-pub(super) fn actual_costs(costs: &[Option<impl Into<Cost> + Clone>]) -> Vec<Option<Cost>> {
-    costs.iter().map(|cost| cost.clone().map(Into::into)).collect()
-}
-
-impl<'a> ActualCosts<'a> {
-    /// The actual cost of an entry. A single cost is the cost of the work. It is not for entries that count something
-    /// else, such as the request itself.
-    fn of(self, entries: &[Decision], index: usize) -> Option<&'a Cost> {
-        let is_named = |entry: &Decision| entry.cost() != 1 || !entry.answer().amounts().is_empty();
-        match self {
-            Self::Each(costs) => costs.get(index).and_then(Option::as_ref),
-            Self::One(cost) if names_unit_of(cost, &entries[index]) => Some(cost),
-            Self::One(cost) => {
-                let is_meant = is_named(&entries[index]) || !entries.iter().any(is_named);
-                is_meant.then_some(cost)
-            }
-        }
-    }
-
-    /// # Errors
-    /// `cost_invalid`.
-    fn check(self, entries: &[Decision]) -> Result<()> {
-        if let Self::Each(costs) = self
-            && costs.len() != entries.len()
-        {
-            return Err(Error::new(
-                ErrorKind::CostInvalid,
-                format!(
-                    "settle was given {} numbers for a Decision of {} entries: give one for each",
-                    costs.len(),
-                    entries.len()
-                ),
-            ));
-        }
-        let costs = entries.iter().enumerate().filter_map(|(index, entry)| Some((entry, self.of(entries, index)?)));
-        if let Self::One(cost) = self
-            && entries.len() > 1
-            && !cost.is_number()
-        {
-            let policies: Vec<&Policy> = costs.map(|(entry, _)| &Plan::base(entry.plan()).policy).collect();
-            return cost.check_counted(policies.iter().copied());
-        }
-        // An override may not count all units of its policy, so the policy checks the cost.
-        costs.into_iter().try_for_each(|(entry, cost)| cost.check_actual(&Plan::base(entry.plan()).policy))
-    }
-}
-
-/// True if a cost names the unit of a limit of the entry.
-fn names_unit_of(cost: &Cost, entry: &Decision) -> bool {
-    let limits = Plan::base(entry.plan()).policy.limits();
-    limits.iter().any(|limit| limit.unit().is_some() && cost.of_limit(limit).is_some())
-}
 
 /// The entries of a Decision that are being settled.
 struct Settling<'a> {
     entries: &'a [Decision],
-    actual: ActualCosts<'a>,
+    actual: EntryCosts,
     begun: usize,
     /// The calls that are left for the last entry that was begun.
     rest: SettleCalls,
@@ -91,11 +30,11 @@ struct Settling<'a> {
 impl<'a> Settling<'a> {
     /// # Errors
     /// `cost_invalid`, and `config_invalid` for a Decision of another limiter or process, and for one that was settled.
-    fn begin(core: &LimiterCore, decision: &'a Decision, actual: ActualCosts<'a>) -> Result<Self> {
+    fn begin(core: &LimiterCore, decision: &'a Decision, actual: ActualCosts) -> Result<Self> {
         core.open()?;
-        let parts = decision.decisions();
-        let entries = if parts.is_empty() { std::slice::from_ref(decision) } else { parts };
-        actual.check(entries)?;
+        let entries = decision.entries();
+        let charged: SmallVec<[ChargedEntry<'_>; 1]> = entries.iter().map(ChargedEntry::of).collect();
+        let actual = actual.of_entries(&charged)?;
         for entry in entries {
             is_of(core, entry)?;
         }
@@ -104,7 +43,7 @@ impl<'a> Settling<'a> {
         for (index, entry) in entries.iter().enumerate() {
             if !entry.settlement().begin() {
                 return Err(Error::config(format!(
-                    "this Decision about {:?} was settled before: a Decision is settled once",
+                    "this Decision about {:?} was settled before: settle a Decision once",
                     entry.policy()
                 )));
             }
@@ -121,7 +60,7 @@ impl<'a> Settling<'a> {
             }
             let entry = self.entries.get(self.begun)?;
             self.begun += 1;
-            let Some(actual) = self.actual.of(self.entries, self.begun - 1) else { continue };
+            let Some(actual) = &self.actual[self.begun - 1] else { continue };
             let plan = core.policies.current(Plan::base(entry.plan()));
             self.rest = core.settle_calls(&plan, entry.key(), (entry, actual));
         }
@@ -142,13 +81,25 @@ impl<'a> Settling<'a> {
 
 impl LimiterCore {
     /// Settles a Decision, entry by entry.
-    pub(crate) async fn settle(
+    pub(crate) async fn settle(self: &Arc<Self>, decision: &Decision, actual: ActualCosts, waits: Waits) -> Result<()> {
+        self.finish(Settling::begin(self, decision, actual)?, waits).await
+    }
+
+    /// Settles a request. A shadow policy that would have denied was charged nothing, and stays so.
+    #[cfg(feature = "tower")]
+    pub(crate) async fn settle_request(
         self: &Arc<Self>,
         decision: &Decision,
-        actual: ActualCosts<'_>,
+        actual: &Cost,
         waits: Waits,
     ) -> Result<()> {
-        let mut settling = Settling::begin(self, decision, actual)?;
+        let mut settling = Settling::begin(self, decision, ActualCosts::One(actual.clone()))?;
+        let costs = decision.entries().iter().zip(&mut settling.actual);
+        costs.filter(|(entry, _)| entry.shadow()).for_each(|(_, cost)| *cost = None);
+        self.finish(settling, waits).await
+    }
+
+    async fn finish(self: &Arc<Self>, mut settling: Settling<'_>, waits: Waits) -> Result<()> {
         while let Some((decision, SettleCall { plan, asking })) = settling.next(self) {
             settling.settled(self.decision(plan, decision.key(), asking, waits).await)?;
         }
@@ -203,8 +154,8 @@ fn is_of(core: &LimiterCore, entry: &Decision) -> Result<()> {
     }
     if id == LimiterId::ELSEWHERE || id.digest() == core.id.digest() {
         return Err(Error::config(format!(
-            "this Decision about {:?} left the process that got it, where it may be settled too: settle it there, or call charge \
-             or refund with the difference here",
+            "this Decision about {:?} left the process that got it, which may settle it too: settle it there, or charge or \
+             refund the difference here",
             entry.policy()
         )));
     }
@@ -389,7 +340,27 @@ pub fn turn_length(decision: &Decision) -> Duration {
     Duration::from_micros(decision.answer().charge().life)
 }
 
+#[doc(hidden)]
+impl Limiter {
+    /// Settles a Decision to the actual costs that an application gives in any form.
+    ///
+    /// # Errors
+    /// As [`Limiter::settle`].
+    pub fn settle_costs(&self, decision: &Decision, actual: ActualCosts) -> Result<()> {
+        on_this_thread(self.core.settle(decision, actual, Waits::Here))
+    }
+}
+
 impl AsyncLimiter {
+    /// Settles a Decision: see [`Limiter::settle_costs`].
+    ///
+    /// # Errors
+    /// As [`AsyncLimiter::settle`].
+    #[doc(hidden)]
+    pub async fn settle_costs(&self, decision: &Decision, actual: ActualCosts) -> Result<()> {
+        self.core.settle(decision, actual, Waits::TASK).await
+    }
+
     /// Settles the units of a Decision that the host did not keep.
     ///
     /// # Errors

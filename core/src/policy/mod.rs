@@ -191,7 +191,7 @@ impl Policy {
             found.is_some_and(|(_, number)| other.limits.len() > 1 && number <= other.limits.len())
         };
         let (policy, limit) = match (is_limit_of(self, other), is_limit_of(other, self)) {
-            _ if self.name == other.name => return Some(format!("there are two policies of the name {:?}", self.name)),
+            _ if self.name == other.name => return Some(format!("two policies have the name {:?}", self.name)),
             (true, _) => (other, self),
             (_, true) => (self, other),
             _ => return None,

@@ -46,6 +46,16 @@ impl OnStoreError {
         }
     }
 
+    /// The choice and its effect, for messages about a store that failed.
+    pub(crate) const fn applied(self) -> &'static str {
+        match self {
+            Self::Raise => "calls fail with this error (the limiter's on_store_error is `raise`)",
+            Self::Open => "all calls are admitted (the limiter's on_store_error is `open`)",
+            Self::Closed => "all calls are denied (the limiter's on_store_error is `closed`)",
+            Self::Local => "this process limits by itself (the limiter's on_store_error is `local`)",
+        }
+    }
+
     /// The choice for that word.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
@@ -222,34 +232,34 @@ policy_options! {
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub struct Options;
 
-    /// What a check answers when the store fails; overrides the limiter's choice.
+    /// The answer to a check when the store fails. It overrides the choice of the limiter.
     on_store_error: Option<OnStoreError> = OnStoreError, "When the store fails: {}.";
 
-    /// Evaluate and count, but never deny.
+    /// Evaluate and count the policy, but never deny a call.
     shadow: bool = Flag, "A shadow: it counts and reports denials, and denies nothing.";
 
-    /// Once denied, the key stays denied this long; of several lengths, each further block has the next, and the last repeats.
+    /// The time for which a key stays denied after a denial. With several times, each new block takes the next, and the last repeats.
     block_for: Option<BlockFor> = BlockFor, "Once denied, a key stays denied for {}, whatever its usage.";
 
-    /// With several lengths in `block_for`: a key whose last block ended so long ago begins with the first length again. Without it a day.
+    /// The time after the end of a block until the next block takes the first time of `block_for` again. Without it, a day.
     forgive: Option<Period> = Duration, "Blocks begin with the first length again {} after the last one has ended.";
 
-    /// Charge denied checks too: a caller that keeps trying stays out.
+    /// Charge denied checks too, so that a caller that keeps trying stays denied.
     count_denied: bool = Flag, "Denied checks count too: a caller that keeps trying stays out.";
 
-    /// Remember that many of the newest attempts with their metadata; 0 is none.
+    /// The number of newest attempts to remember with their metadata. With 0, nothing is remembered.
     journal: u32 = Count { of: "attempts", most: MAX_JOURNAL }, "The newest {} attempts are kept with their metadata.";
 
-    /// Take units in advance and spend them without the network: a number of units, or a part such as `5%`.
+    /// The units that a process takes in advance and spends without the network: a number, or a part such as `5%`.
     lease: Option<Lease> = Lease, "Each process takes blocks of {} in advance and spends them without a call.";
 
-    /// Classes of calls, each with the part of every limit that it leaves free, such as `batch: 30%`.
+    /// The classes of calls. Each must leave a part of every limit free for others, such as `batch: 30%`.
     priorities: Option<Priorities> = Priorities, "Calls of a class leave a part of every limit free: {}.";
 
-    /// How old a hold of a `concurrency` limit may become: from then on it is not renewed, and its ttl ends it.
+    /// The longest time that a hold of a `concurrency` limit is renewed. After it, the ttl ends the hold.
     max_hold: Option<Period> = Duration, "A hold is not renewed any more when it is {} old.";
 
-    /// Other limits for single keys, by the key: a notation, or `none` for no limit.
+    /// Other limits for single keys, by the key: a notation, or `none` for a key without limits.
     overrides: Option<Overrides> = Overrides, "These keys have limits of their own: {}.";
 }
 
@@ -266,7 +276,8 @@ impl Options {
         }
         if self.forgive.is_some() && self.block_for.is_none() {
             return Err(Error::policy(format!(
-                "forgive says when blocks begin anew, and this policy has no blocks: add {}, as in `1m, 10m, 1h`, or remove forgive",
+                "forgive is the time after which blocks begin anew, and this policy has no blocks: add {}, as in `1m, 10m, \
+                 1h`, or remove forgive",
                 named("block_for")
             )));
         }
@@ -320,11 +331,13 @@ impl Options {
         } else if let Some(limit) = of(AlgorithmKind::Held) {
             format!("a unit of \"{limit}\" is held and given back, not spent")
         } else if let Some(limit) = of(AlgorithmKind::Queue) {
-            format!("each unit of \"{limit}\" has a delay of its own, which the store has to say")
+            format!("the store has to give each unit of \"{limit}\" its delay")
         } else {
             return Ok(());
         };
-        Err(Error::policy(format!("this policy cannot lease: {reason}; remove lease, or what forbids it")))
+        Err(Error::policy(format!(
+            "this policy cannot lease: {reason}. Remove lease, or the option or limit that forbids it"
+        )))
     }
 }
 

@@ -68,7 +68,8 @@ impl KeyOverride {
         let text = self.to_string();
         if Self::parse(&text).ok().as_ref() != Some(self) {
             return Err(Error::policy(format!(
-                "an override \"{text}\" has numbers that no notation has, such as `precision` or `initial`: leave them out"
+                "an override \"{text}\" has numbers that a notation cannot have, such as `precision` or `initial`: leave them \
+                 out"
             )));
         }
         if text.len() > MAX_OVERRIDE_TEXT {

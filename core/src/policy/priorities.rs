@@ -47,7 +47,8 @@ impl Priorities {
             let (name, part) = (name.as_ref().trim(), part.as_ref());
             if !is_word(name) || name.bytes().any(|byte| byte.is_ascii_uppercase()) || name.len() > MAX_NAME {
                 return Err(wrong(format!(
-                    "{:?} is no name of a class: give up to {MAX_NAME} of a-z, 0-9, - and _, of which the first is one of a-z",
+                    "{:?} cannot be the name of a class: give at most {MAX_NAME} characters of a-z, 0-9, - and _, and begin \
+                     with one of a-z",
                     shown(name)
                 )));
             }
@@ -158,7 +159,9 @@ impl FromStr for Priorities {
     fn from_str(text: &str) -> Result<Self> {
         let class = |class: &str| {
             let parts = class.split_once(':').map(|(name, part)| (name.to_owned(), part.to_owned()));
-            parts.ok_or_else(|| wrong(format!("{:?} is no class with its part, as in `batch: 30%`", shown(class))))
+            parts.ok_or_else(|| {
+                wrong(format!("{:?} is not a class with its part: write it as in `batch: 30%`", shown(class)))
+            })
         };
         Self::new(text.split(',').map(class).collect::<Result<Vec<_>>>()?)
     }

@@ -31,7 +31,7 @@ pub enum Unreadable {
 impl fmt::Display for Unreadable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Irregular => f.write_str("is no regular file"),
+            Self::Irregular => f.write_str("is not a regular file"),
             Self::Larger(bytes) if *bytes < 1 << 20 => write!(f, "is larger than {} KiB", bytes >> 10),
             Self::Larger(bytes) => write!(f, "is larger than {} MiB", bytes >> 20),
             Self::Failed(error) => write!(f, "cannot be read: {error}"),

@@ -92,7 +92,7 @@ fn unreadable(base: &Plan, text: &str, error: &Error) -> Error {
     Error::new(
         ErrorKind::StoreRejected,
         format!(
-            "a key of the policy {:?} has the override {text:?}, which this version of Tidegate does not read: {}",
+            "a key of the policy {:?} has the override {text:?}, which this version of Tidegate cannot read: {}",
             base.policy.name(),
             error.message()
         ),

@@ -46,7 +46,7 @@ impl StoreChange {
     #[doc(hidden)]
     #[must_use]
     pub fn sentence_for(&self, spell: impl FnOnce(&str) -> String) -> String {
-        // Only the store stands before it, and has no spaces.
+        // The first such word is that of the sentence, because the cause comes last.
         let name = "on_store_error";
         self.sentence.replacen(&format!(" {name} "), &format!(" {} ", spell(name)), 1)
     }

@@ -13,6 +13,7 @@ use crate::counting::histogram::SharedHistogram;
 use crate::counting::{ConditionOf, Counters, SharedCounters, StoreCondition, StoreHistograms, StoreStats};
 use crate::error::{Error, ErrorKind};
 use crate::plan::{LimitTag, Plan};
+use crate::policy::OnStoreError;
 use crate::process::log::{Log, WarningKind};
 use crate::store::ForgottenDenials;
 
@@ -20,6 +21,8 @@ use crate::store::ForgottenDenials;
 #[derive(Default)]
 pub(crate) struct Telemetry {
     listener: Option<Listener>,
+    /// The limiter's choice, which the log line of an outage names.
+    on_store_error: OnStoreError,
     log: Arc<Log>,
     /// Called when a store is back, before the listener.
     on_back: OnceLock<Box<dyn Fn() + Send + Sync>>,
@@ -38,8 +41,9 @@ impl fmt::Debug for Telemetry {
 }
 
 impl Telemetry {
-    pub(crate) fn new(listener: Option<Listener>, log: &Arc<Log>) -> Self {
-        Self { listener, forgotten_denials: ForgottenDenials::shared(log), log: Arc::clone(log), ..Self::default() }
+    pub(crate) fn new(listener: Option<Listener>, on_store_error: OnStoreError, log: &Arc<Log>) -> Self {
+        let forgotten_denials = ForgottenDenials::shared(log);
+        Self { listener, on_store_error, forgotten_denials, log: Arc::clone(log), ..Self::default() }
     }
 
     /// Warns that another release counts a key with limits that this version of the policy does not have.
@@ -119,8 +123,8 @@ impl Telemetry {
 
     pub(super) fn gone(&self, store: &str, state: StoreState, cause: &Error, since: SystemTime) {
         let sentence = match state {
-            StoreState::Refusing => format!("{store} refuses what it is asked, and on_store_error decides: {cause}"),
-            _ => format!("{store} is lost, and on_store_error decides until it answers: {cause}"),
+            StoreState::Refusing => format!("{store} refuses calls, so {}: {cause}", self.on_store_error.applied()),
+            _ => format!("{store} is lost, so {} until it answers: {cause}", self.on_store_error.applied()),
         };
         tracing::warn!(target: "tidegate", "{sentence}");
         self.report(store, state, sentence, since);

@@ -30,8 +30,8 @@ impl ForgottenDenials {
             self.log.warn_once(WarningKind::ForgottenDenial, || {
                 let (what, advice) = full();
                 format!(
-                    "{what} is full of keys that are being denied: it forgets the denial that ends soonest, and admits its key before \
-                     its time; {advice}"
+                    "{what} is full of keys that are being denied: it forgets the denial that ends soonest, and admits its \
+                     key before its time: {advice}"
                 )
             });
         }

@@ -1,12 +1,17 @@
-//! The stores of usage: in this process, in a file of the machine, in Redis or in PostgreSQL. All give the same answers.
+//! The stores of usage: in this process, in a file of the machine, in Redis, in PostgreSQL, or one of your own: a [`KeyValueStore`]. All
+//! give the same answers.
 //!
 //! The layers around a shared store (`resilience/`) implement [`Store`] too.
 
+#[cfg(feature = "redis")]
+pub(crate) mod application;
 pub(crate) mod batch_guard;
 pub(crate) mod call_context;
 pub(crate) mod completion;
 mod forgotten_denials;
 pub(crate) mod key_names;
+#[cfg(feature = "redis")]
+mod key_value_store;
 pub(crate) mod layer_states;
 #[cfg(all(unix, feature = "redis"))]
 pub(crate) mod machine;
@@ -20,22 +25,36 @@ pub(crate) mod redis;
 pub(crate) mod request;
 #[cfg(feature = "stored")]
 pub(crate) mod stored_key;
-#[cfg(feature = "postgres")]
+#[cfg(feature = "redis")]
 mod swap;
 pub(crate) mod url;
 pub(crate) mod usage;
+#[cfg(feature = "redis")]
+mod verify;
 
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use crate::error::Result;
 use crate::plan::Plan;
 use call_context::CallContext;
 pub(crate) use forgotten_denials::ForgottenDenials;
+use key_names::KeyNames;
+#[cfg(feature = "redis")]
+pub use key_value_store::{
+    BoxError, CallerQueue, Change, DEFAULT_MAX_VALUE, KeyValueStore, StoreAnswer, StoreFailure, Swapped, Value,
+    WaitingCaller,
+};
 use layer_states::LayerStates;
 use request::{Answer, Entry, SimpleAnswer};
+#[cfg(feature = "redis")]
+pub use verify::verify;
 
 /// The most entries that one call carries: they occupy a Redis server for about half a millisecond.
 pub(crate) const MAX_ENTRIES: usize = 256;
+
+/// Opens a store of the application. Returns it, and if it changes all keys of a call or none.
+pub(crate) type OpenStore = Arc<dyn Fn(KeyNames, Duration) -> Result<(Arc<dyn Store>, bool)> + Send + Sync>;
 
 /// A place that keeps usage, or a layer around one.
 pub(crate) trait Store: Send + Sync {

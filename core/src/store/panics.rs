@@ -18,8 +18,8 @@ pub(crate) fn caught<T>(run: impl FnOnce() -> T) -> Option<T> {
 fn broken() -> Error {
     Error::new(
         ErrorKind::StoreRejected,
-        "Tidegate failed while it worked on this call, and whether the call was counted is not known: that is a defect; please \
-         report it, with the panic on the standard error",
+        "Tidegate failed while it worked on this call, which may have been counted. This is a defect of Tidegate: please \
+         report it with the panic on the standard error",
     )
 }
 

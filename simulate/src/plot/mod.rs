@@ -33,11 +33,13 @@ fn is_page(path: &Path) -> Result<bool> {
     let is_page = match extension.as_deref() {
         Some("svg") => false,
         Some("html" | "htm") => true,
-        Some("png") => return Err(refused("PNG is not drawn; write a .svg, and convert it or open it in a browser")),
-        _ => return Err(refused("the extension says what to draw, and this is neither .svg nor .html")),
+        Some("png") => {
+            return Err(refused("PNG is not supported: write a .svg, and convert it or open it in a browser"));
+        }
+        _ => return Err(refused("the file must end in .svg or .html")),
     };
     match path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
-        Some(folder) => Err(refused(&format!("there is no folder {}; make it first", path_text(folder)))),
+        Some(folder) => Err(refused(&format!("there is no folder {}: make it first", path_text(folder)))),
         None => Ok(is_page),
     }
 }
@@ -66,7 +68,7 @@ impl Report {
 }
 
 fn undrawn(error: impl std::fmt::Display) -> Error {
-    invalid(format!("the plot cannot be drawn: {error}; leave out --out, and report this"))
+    invalid(format!("the plot cannot be drawn: {error}. Leave out --out, and please report this"))
 }
 
 /// The drawing, with a title or for a page that has one. With `Theme::Auto`, its colours follow the reader.

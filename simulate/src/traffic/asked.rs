@@ -97,7 +97,7 @@ fn number(text: &str) -> Option<u64> {
 
 fn wrong(text: &str, name: &str) -> String {
     let beginning: String = text.chars().take(60).collect();
-    format!("{beginning:?} is no number of {name}: expected a whole number from 0 to 2^53 - 1")
+    format!("{beginning:?} is not a number of {name}: expected a whole number from 0 to 2^53 - 1")
 }
 
 #[cfg(test)]

@@ -26,12 +26,12 @@ pub enum Shape {
     Bursts,
     /// The attack on fixed windows: all calls at the end of one --window and at the start of the next
     Boundary,
-    /// Calls at random moments, for the second half at a fifth of the rate; callers that are refused retry
+    /// Calls at random moments, with a fifth of the rate in the second half. Refused callers try again
     RetryStorm,
-    /// A backlog of calls that go out: as many as --rate makes in --duration, all at the start; each waits for its turn, as
+    /// A backlog of outgoing calls: all calls of --rate and --duration come at the start, and each waits for its turn, as
     /// with `acquire`
     Outgoing,
-    /// The curve of a day: least at 4:00, most at 16:00; few keys make most of the calls
+    /// The curve of a day: fewest calls at 4:00, most at 16:00. A few keys make most of the calls
     Daily,
 }
 
@@ -46,7 +46,7 @@ pub struct Plan {
     pub duration: u64,
     /// The number of keys.
     pub keys: u32,
-    /// Random numbers follow from it.
+    /// The start of the random numbers.
     pub seed: u64,
     /// The window of bursts and of the attack, in microseconds.
     pub window: u64,

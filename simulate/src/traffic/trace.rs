@@ -46,7 +46,7 @@ impl Trace {
         } else {
             let failed = |error: io::Error| {
                 invalid(format!(
-                    "the trace {} cannot be read: {error}; name a file, or - for standard input",
+                    "the trace {} cannot be read: {error}. Name a file, or - for standard input",
                     path_text(path)
                 ))
             };
@@ -122,7 +122,7 @@ impl Trace {
         self.line_number += u64::from(count > 0);
         if count as u64 == MAX_LINE {
             return Err(invalid(format!(
-                "{}:{}: the line is longer than {} KiB, so this is no trace: expected a text file with a call on each line",
+                "{}:{}: the line is longer than {} KiB, so this is not a trace: expected a text file with a call on each line",
                 self.name(),
                 self.line_number,
                 MAX_LINE >> 10
@@ -170,7 +170,7 @@ impl Trace {
                 Ok(None)
             }
             Err(message) => {
-                let message = format!("{}: {message}; --skip-bad-lines counts such lines and goes on", place());
+                let message = format!("{}: {message}. Use --skip-bad-lines to count such lines and go on", place());
                 Err(invalid(message))
             }
         }

@@ -178,7 +178,7 @@ fn asked_fields(options: &TraceOptions) -> AskedPlaces<String> {
 /// Parses the cost of a call.
 fn cost(text: &str) -> Result<u64, String> {
     let number = text.trim().parse().ok().filter(|cost| (1..=MAX_COST).contains(cost));
-    number.ok_or_else(|| format!("the cost {} is none: expected a whole number from 1 to 2^53 - 1", shown(text)))
+    number.ok_or_else(|| format!("the cost {} is not valid: expected a whole number from 1 to 2^53 - 1", shown(text)))
 }
 
 /// The beginning of a text, in quotes.
@@ -227,7 +227,7 @@ impl Columns {
         // All callers would count as one.
         if key.is_none() && names.len() > 1 + usize::from(cost.is_some()) {
             return Err(format!(
-                "has none of the columns {} for the key: say which one it is with --key-field; it has {}",
+                "has none of the columns {} for the key: name one with --key-field. It has {}",
                 KEY_FIELDS.join(", "),
                 names.join(", ")
             ));
@@ -243,7 +243,7 @@ impl Columns {
         };
         let time = field(self.time)?;
         let at = moment::parse(&time)
-            .ok_or_else(|| format!("{} is no time: expected {}", shown(&time), moment::EXPECTED))?;
+            .ok_or_else(|| format!("{} is not a time: expected {}", shown(&time), moment::EXPECTED))?;
         let key = self.key.map_or(Ok(Cow::Borrowed("all")), field)?;
         let cost = self.cost.map_or(Ok(1), |column| cost(&field(column)?))?;
         Ok((at, key, cost))
@@ -303,9 +303,10 @@ impl Fields {
         let field = |name: &str| find(&value, name).map(text).ok_or_else(|| format!("has no field {name:?}"));
         let time = field(&self.time)?;
         let at = time.as_deref().and_then(moment::parse);
-        let at = at.ok_or_else(|| format!("the field {:?} is no time: expected {}", self.time, moment::EXPECTED))?;
-        let key = field(&self.key)?
-            .ok_or_else(|| format!("the field {:?} is no key: expected text, a number or a truth value", self.key))?;
+        let at = at.ok_or_else(|| format!("the field {:?} is not a time: expected {}", self.time, moment::EXPECTED))?;
+        let key = field(&self.key)?.ok_or_else(|| {
+            format!("the field {:?} is not a key: expected text, a number or a truth value", self.key)
+        })?;
         let cost = self.cost.as_ref().map_or(Ok(1), |name| cost(&field(name)?.unwrap_or_default()))?;
         Ok((at, Cow::Owned(key), cost))
     }
@@ -315,7 +316,7 @@ fn object(line: &str) -> Result<Map<String, Value>, String> {
     match serde_json::from_str(line) {
         Ok(Value::Object(value)) => Ok(value),
         Ok(_) => Err("is JSON, but no object: expected {\"time\": …, \"key\": …}".to_owned()),
-        Err(error) => Err(format!("is no JSON: {error}; expected {{\"time\": …, \"key\": …}}")),
+        Err(error) => Err(format!("is not JSON: {error}; expected {{\"time\": …, \"key\": …}}")),
     }
 }
 

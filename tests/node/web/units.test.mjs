@@ -98,7 +98,7 @@ forEachAdapter(({ serving }) => {
     for (const [options, says] of [
       [{ policy: 'all', priority: 'batch' }, /no policy has classes/],
       [{ policy: ['all', 'classed'], priority: 'bach' }, /"bach".*"classed".*did you mean batch/],
-      [{ policy: 'classed', priority: 5 }, /priority is 5/],
+      [{ policy: 'classed', priority: 5 }, /priority must be the name of a class.*not 5/],
     ]) {
       await assert.rejects(
         async () => serving(t, { limits: [{ limiter, key, ...options }] }),

@@ -70,7 +70,7 @@ impl DecisionValues {
     /// The values of a limiter's Decision.
     ///
     /// # Panics
-    /// When a time is no whole number of microseconds, or `reset_at` is not `reset_after` from the time of the answer.
+    /// When a time is not a whole number of microseconds, or `reset_at` is not `reset_after` from the time of the answer.
     #[must_use]
     pub fn of(decision: &Decision) -> Self {
         let reset_at = decision.reset_at().duration_since(std::time::UNIX_EPOCH).expect("after 1970");

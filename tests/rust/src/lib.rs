@@ -15,6 +15,7 @@ pub mod memory_limit;
 pub mod model;
 pub mod mutating_proxy;
 pub mod options;
+pub mod own_store;
 pub mod proxy;
 pub mod random;
 mod relay_listener;

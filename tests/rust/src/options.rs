@@ -59,9 +59,11 @@ impl Host {
                 return Some(words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" | "));
             }
             ArgumentKind::Choice(_) => ("", "str", ""),
-            ArgumentKind::Store => {
-                ("impl Into<String>", "str | Iterable[str] | Rollout | None", "string | readonly string[] | Rollout")
-            }
+            ArgumentKind::Store => (
+                "impl Into<String>",
+                "str | Iterable[str] | Rollout | KeyValueStore | AsyncKeyValueStore | None",
+                "string | readonly string[] | Rollout | KeyValueStore",
+            ),
             ArgumentKind::Policies => {
                 ("Policy", "Mapping[str, Any] | None", "Readonly<Record<Name, string | Policy | PolicyDescription>>")
             }

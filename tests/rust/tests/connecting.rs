@@ -139,8 +139,8 @@ fn invalid_urls() {
             "redis+cluster://user:hunter2@localhost:7000?ssl_ca_certs=/dev/null",
             "with TLS only: begin the store URL with rediss",
         ),
-        ("memory://?max_keys=0", "max_keys is no number of keys: give a whole number"),
-        ("memory://?max_keys=many", "max_keys is no number of keys: give a whole number"),
+        ("memory://?max_keys=0", "max_keys is not a number of keys: give a whole number"),
+        ("memory://?max_keys=many", "max_keys is not a number of keys: give a whole number"),
         ("memory://host", "takes nothing but options, as in"),
         ("memory://?keys=3", "has no such option: it has max_keys"),
     ];

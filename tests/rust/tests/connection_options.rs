@@ -125,7 +125,7 @@ fn a_file_without_a_password_is_an_error_at_the_start() {
     fs::write(&binary.0, b"hunter2\xff").expect("a file");
     for (url, words) in [
         (format!("redis://h/0?password_file={}", binary.shown()), "is not UTF-8"),
-        (format!("redis://h/0?password_file={}", folder.shown()), "is no regular file"),
+        (format!("redis://h/0?password_file={}", folder.shown()), "is not a regular file"),
         (format!("redis://u:hunter2@h/0?password_file={}", binary.shown()), "has a password and password_file"),
         (
             format!("redis+sentinel://h/n/0?sentinel_password=hunter2&sentinel_password_file={}", binary.shown()),

@@ -49,9 +49,9 @@ fn mistakes_in_the_parts_of_a_policy_are_named() {
     let (window, bucket) = (|| limit(Algorithm::FixedWindow), || limit(Algorithm::TokenBucket));
     let of = |limits: Vec<Limit>, options: Options| Policy::new(limits, options);
     let mistakes = [
-        (window().with_burst(6).err(), "burst means nothing to fixed-window"),
-        (window().with_initial(1).err(), "initial means nothing to fixed-window"),
-        (window().with_precision(10).err(), "precision means nothing to fixed-window"),
+        (window().with_burst(6).err(), "fixed-window has no burst"),
+        (window().with_initial(1).err(), "fixed-window has no initial"),
+        (window().with_precision(10).err(), "fixed-window has no precision"),
         (bucket().with_initial(6).err(), "initial 6 is more than the bucket holds (5)"),
         (Limit::new(Algorithm::Gcra, 10_u64.pow(12) + 1, minute).err(), "count 1000000000001 is too large"),
         (bucket().with_burst(10_u64.pow(12) + 1).err(), "burst 1000000000001 is too large"),
@@ -60,7 +60,7 @@ fn mistakes_in_the_parts_of_a_policy_are_named() {
         (of(vec![window()], Options { journal: 10_001, ..Options::default() }).err(), "journal 10001 is too long"),
         (
             Limiter::builder().policy("login", "5/s").and_then(|builder| builder.policy("login", "6/s")).err(),
-            "there are two policies of the name \"login\"",
+            "two policies have the name \"login\"",
         ),
         // From the fields of a response, a client could not know which of the two limits is meant.
         (

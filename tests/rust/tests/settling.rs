@@ -27,8 +27,8 @@ fn a_decision_and_its_copies_are_settled_once() {
         let copy = decision.clone();
         assert_eq!(limiter.settle(&copy, 1 << 60).expect_err("a cost").kind(), ErrorKind::CostInvalid);
         limiter.settle(&copy, 2).expect("settled");
-        refused(&limiter, &decision, "settled once");
-        refused(&limiter, &decision.clone(), "settled once");
+        refused(&limiter, &decision, "settle a Decision once");
+        refused(&limiter, &decision.clone(), "settle a Decision once");
         assert_eq!(used(&limiter), 2);
         let whole = limiter.check_all([("p", "k", 5), ("q", "k", 5)]).expect("a decision");
         limiter.settle(&whole.decisions()[1], 5).expect("settled");

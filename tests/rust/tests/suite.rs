@@ -45,6 +45,7 @@ mod out_of_step;
 mod outgoing;
 mod override_ends;
 mod overrides;
+mod own_store;
 mod postgres;
 mod priorities;
 mod processes;

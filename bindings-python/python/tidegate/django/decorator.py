@@ -43,8 +43,8 @@ class FunctionCall:
             raise ConfigError(
                 f"{qualified_name(function)} has a limit that is not enforced: put '{MIDDLEWARE}' into MIDDLEWARE"
                 if self.request is not None
-                else f"{qualified_name(function)} has a limit and was called without a request: @limit is for views, "
-                "and for functions that get the request of their view; @limiter.limit of a Limiter is for any function"
+                else f"{qualified_name(function)} has a limit and was called without a request: use @limit for views, "
+                "and for functions that get the request of their view. Use @limiter.limit of a Limiter for any other function"
             )
         self.state: Any = state
         # True if there is something to check.
@@ -203,12 +203,10 @@ def exempt(view: Limited) -> Limited:
 def _check_decorated(view: Any, decorator: str) -> None:
     check_is_function(view, decorator)
     if not callable(view):
-        raise ConfigError(
-            f"@{decorator} is for views and class views, not for {shown(view)}: it stands above the view itself"
-        )
+        raise ConfigError(f"@{decorator} must stand above a view or a class view, not {shown(view)}")
     if inspect.isclass(view) and not hasattr(view, "dispatch") and "__call__" not in vars(view):
         raise ConfigError(
-            f"@{decorator} is for class views, and {qualified_name(view)} is no django.views.View: "
+            f"@{decorator} must stand above a class view, and {qualified_name(view)} is not a django.views.View: "
             "put it above the function that serves requests"
         )
 

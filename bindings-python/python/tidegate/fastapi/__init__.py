@@ -284,12 +284,13 @@ class Tidegate(Lifespan, RouteLimits[AsyncLimiter, Starlette]):
 
     def _check_decorator_order(self, view: Any, decorator: str) -> None:
         if isinstance(view, BaseRoute) or not callable(view):
-            raise ConfigError(f"@tg.{decorator} is for endpoints, not for {shown(view)}")
+            raise ConfigError(f"@tg.{decorator} must stand above an endpoint, not {shown(view)}")
         # An application or a router may get its routes later.
         if any(isinstance(one, (Starlette, Router)) for one in with_wrapped_apps(view)):
             raise ConfigError(
-                f"@tg.{decorator} is for endpoints, and {qualified_name(view)} has routes of its own: limit or exempt "
-                "these, or give it dependencies=[Depends(RateLimit(…))]"
+                f"@tg.{decorator} must stand above an endpoint, and {qualified_name(view)} has routes: limit or "
+                "exempt these, or give it "
+                "dependencies=[Depends(RateLimit(…))]"
             )
         if routes.is_registered(view, self._apps):
             raise self._above_route(qualified_name(view), decorator)

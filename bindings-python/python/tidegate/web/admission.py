@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from .._cost import COST, checked_units, is_counted, share_of, uncounted
-from .._shown import shortened, shown
+from .._cost import checked_units
+from .._shown import shown
 from .._tidegate import Admission as Held
-from .._tidegate import Decision, Limiter, Policy
+from .._tidegate import Decision, Limiter, Policy, costs_of_entries
 from .._tracing import TRACED
 from ..errors import ConfigError, CostError, KeyInvalid, StoreError
 from .functions import name_of
@@ -43,58 +43,23 @@ class Charge:
 
 def settlements(charges: Sequence[Charge], given: Any) -> list[tuple[Charge, Any]]:
     """Returns the charges of one limit to settle, each with its cost. Raises before any of them is settled."""
+    if given is None:
+        return []
     entries = charges[0].entries
-    costs: list[tuple[Charge, Any]]
-    # If one policy names a cost, the policies that name none count requests.
-    named = any(entry.names_cost for entry in entries)
-    meant = [charge for charge in charges if charge.entry.names_cost or not named]
-    names = [entry.resolved.name for entry in entries]
-    if _names_units(entries, given, names):
-        costs = [(charge, _units_of(charge, given, charge in meant)) for charge in charges]
-    elif isinstance(given, Mapping):
-        if wrong := [name for name in given if name not in names]:
-            known = ", ".join(map(shortened, names))
-            raise ConfigError(f"settle returned a cost of {shown(wrong[0])}, and the policies of the limit are {known}")
-        costs = [(charge, given.get(charge.entry.resolved.name)) for charge in charges]
-    elif isinstance(given, (list, tuple)):
-        if len(given) != len(entries):
-            raise ConfigError(f"settle returned {len(given)} costs, and the limit has {len(entries)} policies")
-        # An entry with a cost of 0 has no charge.
-        costs = [(charge, given[entries.index(charge.entry)]) for charge in charges]
-    else:
-        costs = [(charge, given) for charge in meant]
-    told = "settle returned", "an actual cost is"
-    return [(charge, _checked_cost(cost, *told)) for charge, cost in costs if cost is not None]
+    costs = costs_of_entries([(entry.resolved.announced, entry.names_cost) for entry in entries], given)
+    # An entry with a cost of 0 has no charge.
+    settled = [(charge, costs[entries.index(charge.entry)]) for charge in charges]
+    return [(charge, cost) for charge, cost in settled if cost is not None]
 
 
-def _names_units(entries: Sequence[LimitEntry], given: Any, names: Sequence[str]) -> bool:
-    """True if a dict names units: some policy counts units, and no key is the name of a policy."""
-    if not isinstance(given, Mapping) or all(entry.resolved.nothing == 0 for entry in entries):
-        return False
-    if any(name in names for name in given):
-        return False
-    counted = {name for entry in entries for name in entry.resolved.counted}
-    if wrong := uncounted(given, counted):
-        raise CostError(f"settle: {wrong}")
-    return True
-
-
-def _units_of(charge: Charge, given: Mapping[str, Any], takes_cost: bool) -> Any:
-    """Returns the consumed units that a policy counts, or None if it counts none of them."""
-    counted = charge.entry.resolved.counted
-    share = {
-        name: cost for name, cost in given.items() if is_counted(name, counted) and (takes_cost or name.lower() != COST)
-    }
-    return share or None
-
-
-def _checked_cost(given: Any, before: str, after: str) -> Any:
+def _checked_cost(given: Any, name: str) -> Any:
+    told = f"the cost function {name} returned"
     if isinstance(given, Mapping):
-        return checked_units(given, before)
+        return checked_units(given, told)
     if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
         return given
     raise CostError(
-        f"{before} {shown(given)}: {after} a whole number from 0 on, or a dict of such numbers by the names of units"
+        f"{told} {shown(given)}: a cost is a whole number from 0 on, or a dict of such numbers by the names of units"
     )
 
 
@@ -188,7 +153,7 @@ def checked_key(entry: LimitEntry, key: Any) -> str:
     if isinstance(key, str):
         return key
     found = "nothing (None)" if key is None else shown(key)
-    raise KeyInvalid(f"the key function {entry.name} returned {found}: a key is text (str)")
+    raise KeyInvalid(f"the key function {entry.name} returned {found}: a key must be text (str)")
 
 
 # The answers of the application's functions for a request, by the ids of the functions. Each stands with its function,
@@ -224,9 +189,9 @@ def admit(
             if type(cost) is not int and callable(cost):
                 cost = yield from _once(cost, request, known)
                 if type(cost) is not int or cost < 0:
-                    cost = _checked_cost(cost, f"the cost function {name_of(entry.cost)} returned", "a cost is")
+                    cost = _checked_cost(cost, name_of(entry.cost))
                     if not entry.names_cost:
-                        cost = share_of(bound.shared_cost(cost, entries), entry.resolved.counted)
+                        cost = bound.share(cost, entry, entries)
             # There is nothing to limit for a cost of 0, such as an empty batch.
             if cost != 0:
                 found.append((entry, key, cost))
@@ -289,7 +254,7 @@ def _made(option: str, function: Any, made: Any, kinds: tuple[type, ...]) -> Any
     """Returns the result of a function, or None. Raises for a result of another kind."""
     if made is None or isinstance(made, kinds):
         return made
-    must = "a class is text (str)" if option == "priority" else "the journal takes text (str) or bytes"
+    must = "a class must be text (str)" if option == "priority" else "meta must be text (str) or bytes"
     raise ConfigError(f"the {option} function {name_of(function)} returned {shown(made)}: {must}")
 
 
@@ -309,7 +274,9 @@ def _settle_charges(admission: Admission, costs: Mapping[Charge, Any]) -> Steps[
         except (StoreError, ConfigError) as error:
             # The view has made its response by now, and an error would only replace it. A ConfigError comes from a
             # view that has settled its Decision itself.
-            log.warning("%s could not be corrected after the response: %s", decision.policy, error.message)
+            log.warning(
+                "the charge of %s could not be corrected after the response: %s", decision.policy, error.message
+            )
 
 
 def withdraw(admissions: Iterable[Admission]) -> Steps[None]:
@@ -355,7 +322,7 @@ def _settle(admission: Admission, request: Request, response: Response) -> Steps
         try:
             actual = settlements(charges, (yield from awaited(bound.settle(request, response))))
         except Exception:
-            log.exception("settle of %s has failed, and what was charged stays", charges[0].decision.policy)
+            log.exception("settle of %s has failed, so the charge stays as it was", charges[0].decision.policy)
         else:
             changed = {charge: cost for charge, cost in actual if charge.consumed and cost != charge.cost}
             yield from _settle_charges(admission, changed)

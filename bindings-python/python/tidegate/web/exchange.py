@@ -225,7 +225,7 @@ class AsgiExchange:
             given = await given
         if given is None or callable(given):
             return None if given is None else as_refusal(given, status(admission.decision))
-        raise ConfigError(f"on_denied returned {shown(given)}: it returns {self.answer}")
+        raise ConfigError(f"on_denied returned {shown(given)}: it must return {self.answer}")
 
     async def respond(self, refusal: Refusal) -> None:
         """Responds with a Refusal, or closes a websocket."""

@@ -33,7 +33,9 @@ def with_arity(function: Any, arity: int, option: str) -> Callable[..., Any]:
         return function  # type: ignore[no-any-return]
     positional = [one for one in required if one.kind in POSITIONAL]
     if any(one.kind is one.KEYWORD_ONLY for one in required) or len(positional) > arity:
-        raise ConfigError(f"{option} {name_of(function)} takes {len(required)} arguments: it is given {arity}")
+        raise ConfigError(
+            f"{option} {name_of(function)} must take {arity} argument{'s' * (arity > 1)}, and takes {len(required)}"
+        )
     if len(positional) == arity:
         return function  # type: ignore[no-any-return]
     # A function with only optional arguments gets one as well.

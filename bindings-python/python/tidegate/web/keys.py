@@ -202,7 +202,7 @@ def fixed(name: str) -> Key:
     except (AttributeError, UnicodeError):
         usable = False
     if not usable:
-        raise ConfigError(f'fixed takes the key as a text, such as fixed("all"), not {shown(name)}')
+        raise ConfigError(f'fixed() needs a text, such as fixed("all"), not {shown(name)}')
     check_constants(key=name)
     return Key(f"fixed({shortened(name)})", lambda _: lambda _: name, plain=True)
 
@@ -215,7 +215,7 @@ def header(name: str, *, otherwise: Key | Callable[..., Any] | None = None) -> K
     """
 
     if not isinstance(name, str) or _FIELD_NAME.fullmatch(name) is None:
-        raise ConfigError(f'header() takes the name of a header, such as "X-API-Key", not {shown(name)}')
+        raise ConfigError(f'header() needs the name of a header, such as "X-API-Key", not {shown(name)}')
 
     def read(adapter: RequestAdapter, request: Request) -> str | None:
         found = adapter.header(request, name)
@@ -253,7 +253,7 @@ def claim(
     """
 
     if not isinstance(name, str) or not name:
-        raise ConfigError(f'claim() takes the name of a claim, such as "sub", not {shown(name)}')
+        raise ConfigError(f'claim() needs the name of a claim, such as "sub", not {shown(name)}')
 
     claims = None if of is None else with_arity(of, 1, "of")
 

@@ -112,7 +112,10 @@ class WebLayer(Generic[L]):
         """Returns a limit with these options. Missing options come from the layer."""
         declared = DeclaredLimit(policy, self._key, **{**self._defaults, **(options or {})})
         if declared.async_option is not None and not self._awaits:
-            raise ConfigError(f"{declared.async_option} is async: this framework calls it on a thread")
+            raise ConfigError(
+                f"{declared.async_option} is async: give a function that is not, because this framework calls it "
+                "on a thread"
+            )
         return declared
 
     def _bind(self, declared: DeclaredLimit, place: str = "") -> BoundLimit:
@@ -253,10 +256,10 @@ class RouteLimits(WebLayer[L], Generic[L, A]):
     def init_app(self, app: A) -> None:
         """Limits an application from now on."""
         if not isinstance(app, self._app_class):
-            raise ConfigError(f"Tidegate limits a {self._app_name} application, not {shown(app)}")
+            raise ConfigError(f"Tidegate needs a {self._app_name} application, not {shown(app)}")
         carrier = self._carrier_of(app)
         if getattr(carrier, ATTACHED, None) is not None:
-            raise ConfigError("this application has a Tidegate already")
+            raise ConfigError("this application has a Tidegate already: use that one for all its limits")
         if self._is_enabled(app):
             warn_of_memory(self.limiter)
         setattr(carrier, ATTACHED, self)
@@ -297,7 +300,7 @@ class RouteLimits(WebLayer[L], Generic[L, A]):
     @staticmethod
     def _above_route(name: str, decorator: str) -> ConfigError:
         """Returns the error of a decorator that stands above the route of a view."""
-        told = f"@tg.{decorator} stands above the route of {name}, which is registered without it: put it below"
+        told = f"@tg.{decorator} stands above the route of {name}, which does not get the limit: put it below"
         return ConfigError(f"{told} @app.get(…)")
 
     def _with_limit(self, view: Limited, declared: DeclaredLimit | None) -> Limited:

@@ -8,9 +8,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .._constants import check_constants, empty_limiter
-from .._cost import COST, checked_units, share_of, uncounted
+from .._cost import COST, checked_units
 from .._shown import shortened, shown
-from .._tidegate import AsyncLimiter, Headers, Limiter, Policy, PolicyUse, PreparedCheck, PreparedPolicy, nearest
+from .._tidegate import (
+    AsyncLimiter,
+    Headers,
+    Limiter,
+    Policy,
+    PolicyUse,
+    PreparedCheck,
+    PreparedPolicy,
+    nearest,
+    shared_cost,
+)
 from ..errors import ConfigError, CostError, PolicyError
 from .functions import POSITIONAL, is_async, name_of, parameters_of, with_arity
 from .keys import Key, ReadRequest, RequestAdapter, check_helper, client_ip, key_option
@@ -156,7 +166,10 @@ class BoundLimit(DeclaredLimit):
         self._known: dict[str | Policy, ResolvedPolicy] = {}
         self.skips = tuple(skip for skip in (layer_skip, declared.skip) if skip is not None)
         self._by = f"the limit of {place}" if place else f"a layer of {type(adapter).__module__}"
-        self.entries = self._entries(self.policies, self._resolved)
+        try:
+            self.entries = self._entries(self.policies, self._resolved)
+        except CostError as error:
+            raise ConfigError(error.message) from None
         # True if there may be something to do after the view has answered.
         functions = (self.refund_when, self.settle, self.choose)
         self.has_follow_up = functions != (None, None, None) or any(entry.resolved.holds for entry in self.entries)
@@ -204,28 +217,28 @@ class BoundLimit(DeclaredLimit):
     ) -> list[LimitEntry]:
         # Policies share the function that reads their key, and so its answer for a request.
         reads = {id(key): key.bind(self._adapter) for _, key, *_ in uses}
-        entries = [self._entry(use, reads[id(use[1])], resolved(use[0])) for use in uses]
+        policies = [resolved(policy) for policy, *_ in uses]
+        # If policies share a cost in several units, each takes the units that it counts.
+        shares = iter(self._shares(self.cost, [one for one, use in zip(policies, uses, strict=True) if not use[3]]))
+        entries = [
+            LimitEntry(one, reads[id(key)], repr(key), cost if names_cost else next(shares), names_cost)
+            for one, (_, key, cost, names_cost) in zip(policies, uses, strict=True)
+        ]
         asked = [(entry.resolved.policy, entry.key) for entry in entries]
         for place, one in enumerate(asked):
             if one in asked[:place]:
                 name = shortened(entries[place].resolved.name)
-                raise ConfigError(f"{self._by}: the policy {name} is there twice with one key, which would count twice")
+                raise ConfigError(
+                    f"{self._by}: the policy {name} has the same key twice, so a request would count twice: "
+                    "leave one out, or give it another key"
+                )
         return entries
-
-    def _entry(self, use: KeyedPolicy, read: ReadRequest, resolved: ResolvedPolicy) -> LimitEntry:
-        _, key, cost, names_cost = use
-        # If policies share a cost in several units, each takes the units that it counts.
-        cost = cost if names_cost or callable(cost) else share_of(cost, resolved.counted)
-        return LimitEntry(resolved, read, repr(key), cost, names_cost)
 
     def _resolved(self, policy: str | Policy) -> ResolvedPolicy:
         return ResolvedPolicy(policy, self._limiter, self.place, self._by)
 
     def _check_costs(self, entries: Sequence[LimitEntry]) -> None:
-        """Raises for a cost that no policy could take: a number for units, or units that no policy counts."""
-        counted = {name for entry in entries if not entry.names_cost for name in entry.resolved.counted}
-        if entries and not callable(self.cost) and (wrong := uncounted(self.cost, counted)):
-            raise ConfigError(f"{self._by}: {wrong}")
+        """Raises for a cost that no policy could take, such as a number for units."""
         for entry in entries:
             if callable(entry.cost) or (entry.resolved.nothing == 0 and not isinstance(entry.cost, Mapping)):
                 continue
@@ -251,12 +264,19 @@ class BoundLimit(DeclaredLimit):
             # It raises for a class that the policy does not have.
             empty_limiter().peek(resolved.announced, "", resolved.nothing or 1, priority=self.priority)
 
-    def shared_cost(self, cost: Any, entries: Sequence[LimitEntry]) -> Any:
-        """Returns the result of a cost function for all policies. Raises for units that none of them counts."""
-        counted = {name for entry in entries if not entry.names_cost for name in entry.resolved.counted}
-        if wrong := uncounted(cost, counted):
-            raise CostError(f"{self._by}: {wrong}")
-        return cost
+    def share(self, cost: Any, entry: LimitEntry, entries: Sequence[LimitEntry]) -> Any:
+        """Returns the share of an entry in the result of a cost function."""
+        sharing = [one for one in entries if not one.names_cost]
+        return self._shares(cost, [one.resolved for one in sharing])[sharing.index(entry)]
+
+    def _shares(self, cost: Any, policies: Sequence[ResolvedPolicy]) -> Sequence[Any]:
+        """Returns the share of each policy in a cost. Raises CostError for units that none of them counts."""
+        if not policies or not isinstance(cost, Mapping):
+            return [cost] * len(policies)
+        try:
+            return shared_cost([one.announced for one in policies], cost)
+        except CostError as error:
+            raise CostError(f"{self._by}: {error.message}") from None
 
     @property
     def uses(self) -> list[PolicyUse]:
@@ -270,7 +290,7 @@ class BoundLimit(DeclaredLimit):
         try:
             return self._entries(self.policies_of(returned, _key_of_request), self._resolve)
         except ConfigError as error:
-            raise ConfigError(f"{self._chooser()} returned what is no policy: {error.message}") from error
+            raise ConfigError(f"{self._chooser()} returned something that is not a policy: {error.message}") from error
         except PolicyError as error:
             raise PolicyError(f"{self._chooser()} returned a wrong policy: {error.message}", error.code) from error
 
@@ -312,7 +332,7 @@ def cost_option(given: Any) -> Any:
             f"{shown(given)}"
         )
     if given < 1:
-        raise CostError(f"cost is {given}: a request costs at least 1; use skip for those that cost nothing")
+        raise CostError(f"cost must be at least 1, not {given}. Use skip for requests that cost nothing")
     check_constants(cost=given)
     return given
 
@@ -345,7 +365,8 @@ def _policy_function(given: Any) -> Callable[..., Any]:
     parameters = parameters_of(given)
     if parameters is not None and not any(one.kind in (*POSITIONAL, one.VAR_POSITIONAL) for one in parameters):
         raise ConfigError(
-            f"{name} stands where a policy belongs and takes no argument: one that chooses takes the request; {told}"
+            f"{name} is given as a policy and takes no argument: a function that chooses a policy must take the "
+            f"request. {told}"
         )
     return with_arity(given, 1, "policy")
 
@@ -387,7 +408,7 @@ def limited_methods(given: Any) -> frozenset[str] | None:
         if name not in METHODS:
             meant = nearest(name, sorted(METHODS))
             hint = f": did you mean {meant!r}?" if meant else ""
-            raise ConfigError(f"methods has {shown(name)}, which is no HTTP method{hint}")
+            raise ConfigError(f"methods has {shown(name)}, which is not an HTTP method{hint}")
     # Servers answer HEAD with the view of GET.
     return frozenset([*names, "HEAD"] if "GET" in names else names)
 

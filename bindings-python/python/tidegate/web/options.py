@@ -14,41 +14,46 @@ class LimitOptions(TypedDict, total=False):
     """The options of one limit. Given to a layer, they are the defaults of its limits, except `skip` and `enabled`."""
 
     # options: limit
-    # The key of a request: a function of the request, or what a helper such as that of the client's address returns.
+    # The key of a request: a function of the request, or a key helper, such as the one for the client's address.
     # Default: the client's address.
     key: Key | Callable[..., Any] | None
-    # The units that a request consumes: a number, numbers by the names of units, or a function of the request. Of
-    # numbers by names each policy takes those that it counts. A function's 0 charges nothing. Default: 1.
+    # The units that a request consumes: a number, numbers by the names of units, or a function of the request. Each
+    # policy takes the units that it counts. A function of Python may return 0, which charges nothing. Default: 1.
     cost: int | Mapping[str, int] | Callable[..., Any]
-    # A function of the request; true exempts the request. That of a layer applies to each of its limits as well.
+    # A function of the request that returns true for a request without a limit. The `skip` of a layer applies to all
+    # its limits.
     skip: Callable[..., Any] | None
-    # Called when a request is refused, and may answer it. It gets the request and the Decision, and returns the
-    # response, or None for the default one. An answer without a status of its own has that of the refusal.
+    # A function that may answer a refused request. It gets the request and the Decision, and returns the response, or
+    # None for the default one. In Node, `'throw'` gives the refusal to the error handling of the framework, as an error
+    # with `status` and `decision`. An answer without a status gets the status of the refusal.
     on_denied: Callable[..., Any] | None
-    # Which fields announce the limits: `both`, `ietf` (the newest revision of the draft), `ietf-10`, `ietf-11`,
+    # The fields that announce the limits: `both`, `ietf` (the newest revision of the draft), `ietf-10`, `ietf-11`,
     # `legacy` or `off`. Default: `both`.
     headers: str
-    # Called when the response has ended, with the request and the response. True gives back what the request consumed.
+    # A function of the request and the response, which Tidegate calls at the end of the response. If it returns true,
+    # the units of the request go back. In Node, a function of one argument gets the response, so the first argument has
+    # the type of both.
     refund_when: Callable[..., Any] | None
-    # Called when the response has ended, with the request and the response: the units that the request should have
-    # consumed; nothing is as many as it did. Of numbers by the names of units each policy takes those that it counts,
-    # and others stay. Of several policies one number is for those that name a cost, or for all where none does; a list
-    # has a number for each, a map one for each policy that it names.
+    # A function of the request and the response, which Tidegate calls at the end of the response. It returns the actual
+    # cost of the request, or nothing to keep the charge. With numbers by the names of units, each policy takes its
+    # units, and the others stay. With several policies, one number is for the policies with a cost, or for all if none
+    # has one. A list has a number for each policy, and a map has numbers by the names of policies. In Node, a function
+    # of one argument gets the response.
     settle: Callable[..., Any] | None
-    # How long units of a `concurrency` limit are held: to the end of the `response`, or to that of the `handler`, which
-    # may run longer. Default: `response`.
+    # The end of a hold of a `concurrency` limit: the end of the `response`, or of the `handler`, which may run longer.
+    # In Node, `settle` and `refund_when` are called at the same moment. Default: `response`.
     hold_until: str
-    # What the journal remembers of a request: a text, bytes, or a function of the request.
+    # The metadata of a request for the journal: a text, bytes, or a function of the request.
     meta: str | bytes | Callable[..., Any] | None
-    # The class of a request, one of those that a policy declares with its option `priorities`: a name, or a function of
-    # the request, which may return nothing for none. Of several policies it is for those that have classes.
+    # The class of a request, one of the `priorities` of a policy: a name, or a function of the request. The function
+    # may return nothing, for no class. With several policies, it is for those with classes.
     priority: str | Callable[..., Any] | None
     # The HTTP methods that are limited. HEAD counts as GET. Default: all of them.
     methods: Iterable[str] | None
-    # Whether each HTTP method has a budget of its own. HEAD shares that of GET. Default: False.
+    # Give each HTTP method a separate budget. HEAD shares the budget of GET. Default: False.
     per_method: bool
-    # False: nothing is limited, as if the limit were not written. Default: the environment variable `TIDEGATE_ENABLED`,
-    # else true.
+    # False turns the limit off, as if it were not written. Default: the environment variable `TIDEGATE_ENABLED`, else
+    # true.
     enabled: bool | None
     # options end
 

@@ -16,7 +16,7 @@ T = TypeVar("T")
 STORE_WAIT = 1
 
 # It does not repeat the client's input.
-KEY_DETAIL = "What identifies the client of this request is too long, or no valid text."
+KEY_DETAIL = "The identity of this request's client is too long, or is not valid text."
 
 
 # Code and reason that close a websocket without a client address. 1008 is "policy violation".

@@ -71,7 +71,10 @@ def _refuse_awaitable(given: Any) -> NoReturn:
     close = getattr(given, "close", None)
     if close is not None:
         close()
-    raise ConfigError(f"{name_of(given)} is async: this framework calls key, cost, skip and the like on a thread")
+    raise ConfigError(
+        f"{name_of(given)} is async: give a function that is not, because this framework calls key, cost, skip and "
+        "the like on a thread"
+    )
 
 
 def awaited(given: Any) -> Steps[Any]:

@@ -16,7 +16,7 @@ pub(super) fn examine(info: &Info) -> Vec<Finding> {
 /// Examines if the server forgets keys when it is full.
 pub(super) fn eviction(info: &Info) -> Finding {
     let Some(policy) = info.get("maxmemory_policy") else {
-        return Finding::note("eviction", "the server does not say its maxmemory-policy")
+        return Finding::note("eviction", "the server does not report its maxmemory-policy")
             .advice("it must be noeviction");
     };
     if policy == "noeviction" {
@@ -28,8 +28,8 @@ pub(super) fn eviction(info: &Info) -> Finding {
         "maxmemory-policy {policy} forgets limits and blocks when the memory is full, and callers get past them{so_far}"
     );
     Finding::problem("eviction", message).advice(
-        "CONFIG SET maxmemory-policy noeviction, and the same in its configuration file; a server that is also a cache \
-         needs eviction, so give the limits one of their own",
+        "run CONFIG SET maxmemory-policy noeviction, and write the same into its configuration file. A server that is also a \
+         cache needs eviction, so give the limits a separate server",
     )
 }
 
@@ -38,7 +38,7 @@ fn room(info: &Info) -> Finding {
     if most == 0.0 {
         let message = format!("{} used, and no maxmemory: the server may grow until the system ends it", bytes(used));
         return Finding::note("memory", message)
-            .advice("set maxmemory to what the machine can spare; `tidegate size` says what the keys take");
+            .advice("set maxmemory to what the machine can spare; `tidegate size` estimates the memory of the keys");
     }
     let share = used / most;
     let message = format!("{} of {} used ({:.0} %)", bytes(used), bytes(most), share * 100.0);
@@ -47,11 +47,13 @@ fn room(info: &Info) -> Finding {
             "memory",
             format!("{message}: the server refuses writes (OOM), so no check can be counted"),
         )
-        .advice("raise maxmemory, or remove what else is on the server; `tidegate size` says what the keys take");
+        .advice(
+            "raise maxmemory, or remove other data from the server; `tidegate size` estimates the memory of the keys",
+        );
     }
     if share >= NEARLY_FULL {
         return Finding::note("memory", format!("{message}: when it is full, the server refuses writes"))
-            .advice("raise maxmemory, or remove what else is on the server");
+            .advice("raise maxmemory, or remove other data from the server");
     }
     Finding::ok("memory", message)
 }
@@ -63,13 +65,13 @@ fn persistence(info: &Info) -> Option<Finding> {
     if info.get("rdb_last_bgsave_status").is_some_and(|status| status != "ok") {
         let message = "the last snapshot failed: the server may refuse all writes (MISCONF)";
         return Some(Finding::problem("persistence", message).advice(
-            "see its log; a full disk is the usual reason. Where no snapshots are wanted: CONFIG SET save \"\"",
+            "read its log: a full disk is the usual reason. If you want no snapshots, run CONFIG SET save \"\"",
         ));
     }
     if info.get("aof_last_write_status").is_some_and(|status| status != "ok") {
         return Some(
             Finding::problem("persistence", "the append-only file cannot be written: the server refuses all writes")
-                .advice("see its log; a full disk is the usual reason"),
+                .advice("read its log: a full disk is the usual reason"),
         );
     }
     info.get("aof_enabled").map(|enabled| {
@@ -77,7 +79,7 @@ fn persistence(info: &Info) -> Option<Finding> {
             Finding::ok("persistence", "append-only file: a restart keeps usage up to its last sync")
         } else {
             Finding::note("persistence", "no append-only file: a restart forgets the usage since the last snapshot")
-                .advice("fine for short periods; for quotas of days or months set appendonly yes")
+                .advice("that is fine for short periods. For quotas of days or months, set appendonly yes")
         }
     })
 }

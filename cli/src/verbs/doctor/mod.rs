@@ -31,7 +31,7 @@ const MAX_SERVERS: usize = 64;
 const CLOCKS_APART: f64 = 1.0;
 
 #[derive(Debug, Args)]
-#[command(after_help = "Exit code: 0 no problem, 1 a problem, 2 the store cannot be asked.
+#[command(after_help = "The exit code is 0 without problems, 1 with a problem, and 2 if the store cannot be asked.
 
 Examples:
   $ tidegate doctor --store redis://localhost:6379
@@ -108,7 +108,7 @@ fn served(url: &str, prefix: &str, options: &StoreOptions) -> Finding {
     match options.builder(&store).and_then(|builder| builder.build()?.ping()) {
         Ok(()) => Finding::ok("a check", "every primary counts a check"),
         Err(error) => Finding::problem("a check", format!("{error} [{}]", error.code()))
-            .advice("the findings above say what stands in the way"),
+            .advice("the findings above name the reason"),
     }
 }
 

@@ -20,7 +20,7 @@ pub(super) fn examine(connection: &mut ServerConnection, prefix: &str) -> Result
         let pattern = host::pattern_of_keys(prefix);
         let scan = [b"SCAN", &*cursor, b"MATCH", &*pattern, b"COUNT", b"100"];
         let Some((next, keys)) = host::scanned_keys(connection.ask(&scan)?) else {
-            let message = "whether two releases count the same keys is not known: the user may not run SCAN";
+            let message = "it is not known if two releases count the same keys: the user may not run SCAN";
             return Ok(Some(Finding::note("releases", message).advice("run doctor with a user that may (+scan)")));
         };
         for key in keys {
@@ -40,7 +40,7 @@ pub(super) fn examine(connection: &mut ServerConnection, prefix: &str) -> Result
     let Some((limits, _)) = found.into_iter().max_by_key(|(_, count)| *count) else { return Ok(None) };
     Ok(Some(
         Finding::note("releases", format!("{counts} of {sampled} keys are counted by two releases: {limits}")).advice(
-            "each release admits its own limit: end one before the other changes the algorithm or period of a limit",
+            "each release admits its own limit: stop the old release before another changes the algorithm or period of a limit",
         ),
     ))
 }

@@ -25,7 +25,7 @@ pub(super) fn examine(info: &Info, several: bool) -> Vec<Finding> {
     let replicas = info.numbered("slave");
     if replicas.is_empty() {
         return if several {
-            let message = "a primary without a replica: when it is lost, so is its share of the keys until it is back";
+            let message = "a primary without a replica: if it is lost, its share of the keys is lost until it is back";
             vec![Finding::note("replication", message).advice("give it a replica")]
         } else {
             Vec::new()
@@ -43,14 +43,14 @@ fn lag(replica: &str, written: u64) -> Finding {
     let address = format!("{}:{}", field("ip"), field("port"));
     if field("state") != "online" {
         return Finding::note("replication", format!("replica {address} is not online (state {})", field("state")))
-            .advice("a failover to it would forget usage; see its log");
+            .advice("a failover to it would forget usage: read its log");
     }
     let behind = written.saturating_sub(field("offset").parse().unwrap_or(written));
     let seconds: u64 = field("lag").parse().unwrap_or(0);
     let message = format!("replica {address} is {} behind, last heard {seconds} s ago", bytes(behind as f64));
     if behind >= BEHIND_BYTES || seconds >= BEHIND_SECONDS {
         return Finding::note("replication", format!("{message}: a failover forgets that much usage"))
-            .advice("see the network between them and what else the replica does");
+            .advice("check the network between them and the load of the replica");
     }
     Finding::ok("replication", message)
 }

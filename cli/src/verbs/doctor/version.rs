@@ -12,7 +12,7 @@ pub(super) fn examine(info: &Info) -> Finding {
         .into_iter()
         .find_map(|(name, product)| Some((product, info.get(name)?)));
     let Some((product, version)) = product else {
-        return Finding::note("version", "the server does not say its version").advice(supported());
+        return Finding::note("version", "the server does not report its version").advice(supported());
     };
     let oldest = match product {
         "Redis" => OLDEST_REDIS,

@@ -38,7 +38,7 @@ const WAITS: usize = 6;
   $ tidegate explain login --policies tidegate.yaml --json
   $ tidegate explain --policies tidegate.yaml")]
 pub(crate) struct Explain {
-    /// Notations such as "20/minute; 5/3s", or names of policies of --policies; none for all of that file
+    /// Notations such as "20/minute; 5/3s", or names of policies in --policies [default: all policies of that file]
     #[arg(required_unless_present = POLICIES, value_name = "POLICY")]
     named: Vec<String>,
     #[command(flatten)]

@@ -22,8 +22,9 @@ const MEMORY_MARGIN: f64 = 1.3;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Each check asks every POLICY; each policy has so many keys. With a store the costs are measured there, for two \
-seconds, on temporary keys that are removed; without one they are figures that this project has measured.
+    after_help = "Each check asks every POLICY, and each policy has this number of keys. With --store, the verb measures the \
+        costs there for two seconds, on temporary keys that it removes. Without it, it uses figures that this project has \
+        measured.
 
 Examples:
   $ tidegate size --rate 1M/s --keys 50M \"gcra 100/s burst 200\"
@@ -31,10 +32,10 @@ Examples:
   $ tidegate size --rate 200k/s --keys 5M \"20/minute\" --store redis://localhost:6379"
 )]
 pub(crate) struct Size {
-    /// Checks: 1M/s, 30k/minute, or a number per second
+    /// The rate of checks: 1M/s, 30k/minute, or a number per second
     #[arg(long, value_name = "RATE", value_parser = number_text::rate)]
     rate: f64,
-    /// Keys that are active at the same time: 50M, 200k
+    /// The number of keys that are active at the same time: 50M, 200k
     #[arg(long, value_name = "N", value_parser = number_text::count)]
     keys: f64,
     /// Notations, or names of policies of --policies

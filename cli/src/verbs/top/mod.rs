@@ -35,13 +35,11 @@ const INTERVALS: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Redis has digests in the place of keys. The names come from processes of this machine: set TIDEGATE_TOP to a \
-folder in their environment, and each limiter writes a file there once a second, with the counts of its policies and the 256 keys \
-that it denied last. Only the user of the process may read it. Other machines are not seen.
+    after_help = "Redis holds digests instead of keys. To see names, set TIDEGATE_TOP to a folder in the environment of your \
+        processes on this machine. Each limiter then writes a file there once a second, with the counts of its policies and \
+        the 256 keys that it denied last. Only the user of the process may read it. `top` does not see other machines.
 
-A file (file:///path/to/limits) is read without its locks. \
-Servers are asked with DBSIZE, SCAN, GETRANGE and TIME, at most --sample keys of each primary in a reading, 100 at a time. Keys at \
-their limit stay on the page until they are admitted again. The value of a `sliding-log` cannot be read this way.
+`top` reads a file (file:///path/to/limits) without its locks. It asks servers with DBSIZE, SCAN, GETRANGE and TIME, for at most --sample keys of each primary in a reading, 100 at a time. Keys at their limit stay on the page until they are admitted again. It cannot read the value of a `sliding-log`.
 
 Examples:
   $ tidegate top --store redis://localhost:6379 --policies tidegate.yaml
@@ -52,7 +50,7 @@ pub(crate) struct Top {
     #[command(flatten)]
     store: StoreOptions,
 
-    /// The folder where processes of this machine publish what they deny: that of their TIDEGATE_TOP
+    /// The folder that TIDEGATE_TOP names in your processes, where they publish their counts and denied keys
     #[arg(long, value_name = "FOLDER", env = "TIDEGATE_TOP", hide_env_values = true)]
     names: Option<PathBuf>,
 
@@ -60,15 +58,15 @@ pub(crate) struct Top {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time_text::parse)]
     interval: Duration,
 
-    /// End after so many readings; without it a terminal shows them until Ctrl-C, and everything else gets one
+    /// The number of readings [default: until Ctrl-C in a terminal, else 1]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     readings: Option<u32>,
 
-    /// Keys that each server, or the file, is asked for in a reading; 0 asks no store
+    /// The most keys to read from each server, or from the file, in a reading. 0 asks no store
     #[arg(long, value_name = "COUNT", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(0..=100_000))]
     sample: u32,
 
-    /// Lines of keys
+    /// The most lines of keys to show
     #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     rows: u32,
 }

@@ -205,7 +205,7 @@ impl<T> PaceBuilder<T> {
         match &pacing.policy {
             PacedPolicy::Learned if !pacing.learn => {
                 return Err(Error::config(
-                    "there is no policy, and learn is false: this limits nothing. Give one of them",
+                    "without a policy and with learn false nothing is limited: give a policy, or leave learn out",
                 ));
             }
             PacedPolicy::Named(policy) => {

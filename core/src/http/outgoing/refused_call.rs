@@ -44,7 +44,7 @@ pub(super) fn never_fits(decision: &Decision) -> Option<Error> {
     let limits = || decision.limits().filter(|state| state.exceeded && state.retry_after.is_none() && state.limit > 0);
     let state = limits().next().filter(|_| !decision.allowed())?;
     let unit = state.unit.as_ref().map_or("units", |unit| unit.name());
-    let part = if state.cost <= state.limit { ", of which the class of the call leaves a part free" } else { "" };
+    let part = if state.cost <= state.limit { ", and the class of the call leaves a part of it free" } else { "" };
     let text = format!(
         "{:?} never admits a call of {} {unit}: its limit has at most {} at once{part}. Make the call smaller, or raise the limit",
         decision.policy(),

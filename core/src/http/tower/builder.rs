@@ -293,7 +293,7 @@ impl RateLimitLayerBuilder {
         }
         if limits.methods.as_ref().is_some_and(Vec::is_empty) {
             return Err(Error::config(
-                "the list of methods is empty, so the layer would limit nothing: name one, or leave it out",
+                "the list of methods is empty, so the layer would limit nothing: name a method, or leave the list out",
             ));
         }
         if limits.place.as_ref().is_some_and(String::is_empty) {

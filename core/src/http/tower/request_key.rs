@@ -117,7 +117,7 @@ impl RequestKey {
         let valid = HeaderName::from_bytes(name.as_bytes());
         valid.map(|name| Kind::Header(name).into()).map_err(|_| {
             let shown: String = name.chars().take(80).collect();
-            Error::config(format!("{shown:?} is no name of a header: write one such as X-API-Key"))
+            Error::config(format!("{shown:?} is not the name of a header: write one such as X-API-Key"))
         })
     }
 

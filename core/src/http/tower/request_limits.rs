@@ -144,7 +144,8 @@ pub(super) fn each_once<'a>(policies: impl Iterator<Item = &'a Policy>) -> Resul
     for name in policies.map(Policy::name) {
         if names.contains(&name) {
             return Err(Error::config(format!(
-                "the policy {name:?} is there twice with one key, which would count twice"
+                "the policy {name:?} has the same key twice, so a request would count twice: leave one out, or give it \
+                 another key"
             )));
         }
         names.push(name);

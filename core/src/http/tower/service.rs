@@ -125,8 +125,8 @@ where
     if upgrades && held.as_ref().is_some_and(|held| !held.is_kept()) {
         tracing::error!(
             target: "tidegate",
-            "a websocket would be free of its concurrency limit, so its request got 500: the handler moves the extension \
-             HeldUnits of the request into what serves the socket"
+            "a websocket would not count in its concurrency limit, so its request got 500: move the extension HeldUnits of \
+             the request into the task that serves the socket"
         );
         return Ok(refusal::broken_upgrade());
     }

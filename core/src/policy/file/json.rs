@@ -23,7 +23,7 @@ fn syntax(lines: &LineIndex<'_>, error: &serde_json::Error) -> FileError {
     };
     let message = error.to_string();
     let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
-    FileError::new(lines.position(start + error.column().saturating_sub(1)), format!("this is no JSON: {message}"))
+    FileError::new(lines.position(start + error.column().saturating_sub(1)), format!("this is not JSON: {message}"))
 }
 
 struct Reader<'r, 'a> {
@@ -130,6 +130,6 @@ impl Reader<'_, '_> {
     }
 
     fn broken(&self) -> FileError {
-        FileError::new(self.lines.position(self.at), "this is no JSON")
+        FileError::new(self.lines.position(self.at), "this is not JSON")
     }
 }

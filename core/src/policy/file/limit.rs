@@ -99,12 +99,13 @@ fn limit(entries: &[(Key, Node)], position: Position) -> Result<Limit, FileError
 
 fn build(fields: &Fields<'_>, position: Position) -> Result<Limit, FileError> {
     let algorithm = fields.algorithm.unwrap_or(Algorithm::SlidingWindow);
-    let (_, count) = fields.count.ok_or_else(|| FileError::new(position, "the limit has no `count`"))?;
+    let (_, count) =
+        fields.count.ok_or_else(|| FileError::new(position, "the limit has no `count`: add one, as in `count: 20`"))?;
     let period = match (algorithm, fields.period, fields.ttl) {
         (Algorithm::Concurrency, Some((key, _)), _) => {
             return Err(FileError::new(
                 key.position,
-                "concurrency has no period: write `ttl` for how long a hold lasts",
+                "a concurrency limit has no period: write `ttl` for the time that a hold lasts",
             ));
         }
         (Algorithm::Concurrency, None, Some((_, ttl))) => ttl,
@@ -113,7 +114,9 @@ fn build(fields: &Fields<'_>, position: Position) -> Result<Limit, FileError> {
             return Err(FileError::new(key.position, format!("{algorithm} has no ttl: only concurrency has one")));
         }
         (_, Some((_, period)), None) => period,
-        (_, None, None) => return Err(FileError::new(position, "the limit has no `period`")),
+        (_, None, None) => {
+            return Err(FileError::new(position, "the limit has no `period`: add one, as in `period: 1 minute`"));
+        }
     };
     let mut limit = Limit::new(algorithm, count, period).map_err(|error| error_at(position, &error))?;
     if let Some((node, unit)) = fields.unit {

@@ -68,7 +68,7 @@ impl PolicyFile {
         let name = visible(&name).into_owned();
         if name.contains("://") {
             // The path is not shown, because it may have a password.
-            return Err(Error::policy("a policy file is named by its path, and this is a URL"));
+            return Err(Error::policy("a policy file has a path, and this is a URL: give the path of the file"));
         }
         let format = Format::of(path).ok_or_else(|| {
             Error::policy(format!("{name}: a policy file's name ends in .yaml, .yml, .toml or .json"))
@@ -78,7 +78,7 @@ impl PolicyFile {
         let text = String::from_utf8(bytes).map_err(|error| {
             let valid = String::from_utf8_lossy(&error.as_bytes()[..error.utf8_error().valid_up_to()]).into_owned();
             let position = LineIndex::new(&valid).position(valid.len());
-            tree::FileError::new(position, "a policy file is UTF-8, and these bytes are not").into_error(Some(&name))
+            tree::FileError::new(position, "these bytes are not UTF-8: save the file as UTF-8").into_error(Some(&name))
         })?;
         Self::parse(&text, format, Some(&name))
     }

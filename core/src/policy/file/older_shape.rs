@@ -27,7 +27,7 @@ fn policy(node: &Node) -> Result<FilePolicy, FileError> {
             "name" => name = Some(name_in(node)?),
             "config" => limits = Some(config(node)?),
             _ => {
-                let hint = "; the options of a policy stand under `policies`";
+                let hint = "; write policies with options under `policies`";
                 let hint = if policy_names().contains(&&*key.name) { hint } else { "" };
                 return Err(unknown_name(key, &ENTRY_NAMES, "an entry of `limits` has", hint));
             }
@@ -58,11 +58,11 @@ fn config(node: &Node) -> Result<Vec<limit::LocatedLimit>, FileError> {
 fn limits(entries: &[(Key, Node)], position: Position) -> Result<Vec<limit::LocatedLimit>, FileError> {
     if let Some((key, _)) = entries.iter().find(|(key, _)| !LIMIT_NAMES.contains(&&*key.name)) {
         let known = limit::LIMIT_NAMES.contains(&&*key.name);
-        let hint = if known { "; limits with more than these numbers stand under `policies`" } else { "" };
+        let hint = if known { "; write limits with other numbers under `policies`" } else { "" };
         return Err(unknown_name(key, &LIMIT_NAMES, "an entry of `config` has", hint));
     }
     if !entries.iter().any(|(key, _)| key.name == "limit") {
-        return Err(FileError::new(position, "the limit has no `limit`"));
+        return Err(FileError::new(position, "the limit has no `limit`: add one, as in `limit: 20`"));
     }
     let entries = entries.iter().map(|(key, node)| (key.clone(), with_seconds(key, node))).collect();
     limit::limits(&Node { value: Value::Map(entries), position })

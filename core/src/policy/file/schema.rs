@@ -56,7 +56,12 @@ pub(super) fn policy_file(root: &Node, format: Format) -> Result<Contents, FileE
         };
         policies.get_or_insert_default().extend(found);
     }
-    let policies = policies.ok_or_else(|| FileError::new(root.position, "the file has no `policies`"))?;
+    let policies = policies.ok_or_else(|| {
+        FileError::new(
+            root.position,
+            "the file has no `policies`: add a map from names to policies, as in `policies: {login: 20/minute}`",
+        )
+    })?;
     refuse_duplicates(&policies)?;
     Ok(Contents { store, prefix, policies })
 }
@@ -125,19 +130,24 @@ fn policy_options(
             (name, None) => return Err(unknown_name(key, &policy_names(), "a policy has", hint(name, format))),
         }
     }
-    let found =
-        found.ok_or_else(|| FileError::new(key.position, format!("the policy {} has no `limits`", key.shown())))?;
+    let found = found.ok_or_else(|| {
+        let shown = key.shown();
+        FileError::new(
+            key.position,
+            format!("the policy {shown} has no `limits`: add a list, as in `limits: [20/minute]`"),
+        )
+    })?;
     Ok((found, options))
 }
 
 /// Advice for names that have another meaning here than elsewhere.
 fn hint(name: &str, format: Format) -> &'static str {
     if limit::LIMIT_NAMES.contains(&name) {
-        "; the numbers of a limit stand in the list under `limits`"
+        "; write the numbers of a limit in the list under `limits`"
     } else if name == "<<" {
         "; YAML 1.2 has no merge key: repeat the options"
     } else if format == Format::Toml && did_you_mean(name, policy_names()).is_empty() {
-        "; a name with a dot stands in quotes, as in \"auth.login\" = \"5/minute\""
+        "; write a name with a dot in quotes, as in \"auth.login\" = \"5/minute\""
     } else {
         ""
     }

@@ -14,7 +14,7 @@ pub(super) fn tree(lines: &LineIndex<'_>) -> Result<Node, FileError> {
     // The parser contains assertions. None is known to fail, but a file that someone is editing must not end the
     // service that reloads it.
     let parsed = catch_unwind(AssertUnwindSafe(|| toml_span::parse(lines.text())))
-        .map_err(|_| FileError::new(lines.position(0), "this is no TOML that could be read"))?;
+        .map_err(|_| FileError::new(lines.position(0), "this TOML cannot be read"))?;
     match parsed {
         Ok(mut value) => Ok(node(&mut value, lines)),
         Err(error) => Err(syntax(lines, &error)),
@@ -28,9 +28,9 @@ fn syntax(lines: &LineIndex<'_>, error: &toml_span::Error) -> FileError {
             duplicate(&Key { name: key.clone(), position }, lines.position(first.start))
         }
         ErrorKind::UnquotedString | ErrorKind::Unexpected(_) => {
-            FileError::new(position, "this is no TOML; a text stands in quotes, as in \"20/minute\"")
+            FileError::new(position, "this is not TOML: write text in quotes, as in \"20/minute\"")
         }
-        _ => FileError::new(position, format!("this is no TOML: {error}")),
+        _ => FileError::new(position, format!("this is not TOML: {error}")),
     }
 }
 

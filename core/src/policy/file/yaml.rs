@@ -19,7 +19,7 @@ pub(super) fn tree(lines: &LineIndex<'_>) -> Result<Node, FileError> {
     // The parser contains assertions. None is known to fail, but a file that someone is editing must not end the
     // service that reloads it.
     catch_unwind(AssertUnwindSafe(|| TreeBuilder::new(lines).run()))
-        .unwrap_or_else(|_| Err(FileError::new(lines.position(0), "this is no YAML that could be read")))
+        .unwrap_or_else(|_| Err(FileError::new(lines.position(0), "this YAML cannot be read")))
 }
 
 /// A value that an alias may repeat, with its size.
@@ -58,7 +58,7 @@ impl<'r, 'a> TreeBuilder<'r, 'a> {
     fn run(mut self) -> Result<Node, FileError> {
         for event in Parser::new_from_str(self.lines.text()) {
             let (event, span) = event.map_err(|error| {
-                FileError::new(position(*error.marker()), format!("this is no YAML: {}", error.info()))
+                FileError::new(position(*error.marker()), format!("this is not YAML: {}", error.info()))
             })?;
             self.event(event, span.start)?;
         }
@@ -68,9 +68,10 @@ impl<'r, 'a> TreeBuilder<'r, 'a> {
     fn event(&mut self, event: Event<'_>, mark: Marker) -> Result<(), FileError> {
         let here = position(mark);
         match event {
-            Event::DocumentStart(_) if self.root.is_some() => {
-                Err(FileError::new(here, "a second YAML document begins here: a policy file has one"))
-            }
+            Event::DocumentStart(_) if self.root.is_some() => Err(FileError::new(
+                here,
+                "a second YAML document begins here: remove it, because a policy file has one",
+            )),
             Event::Scalar(text, style, anchor, tag) => self.scalar(&text, style, anchor, tag.as_deref(), mark),
             Event::SequenceStart(anchor, tag) => {
                 expect_tag(tag.as_deref(), "seq", here)?;
@@ -155,7 +156,7 @@ impl<'r, 'a> TreeBuilder<'r, 'a> {
 
     fn alias(&mut self, anchor: usize, here: Position) -> Result<(), FileError> {
         let Some(anchored) = self.anchors.get(&anchor) else {
-            return Err(FileError::new(here, "this alias stands inside of what it repeats"));
+            return Err(FileError::new(here, "this alias stands inside its own value: write the value out"));
         };
         let (values, depth) = (anchored.values, anchored.depth);
         // Counts before it copies.

@@ -96,7 +96,7 @@ fn warnings<'a>(policies: impl IntoIterator<Item = &'a Policy>, source: &Warning
             warnings.push(Warning { policy: policy.name().to_owned(), location, message });
         };
         if let Some(new_form) = source.new_form(index) {
-            warn(None, format!("the shape of older files: write it under `policies`, as `{new_form}`"));
+            warn(None, format!("this is the shape of older files: write the policy under `policies`, as `{new_form}`"));
         }
         names(policy, &mut folded, |message| warn(None, message));
         options(policy, |message| warn(None, message));
@@ -122,7 +122,7 @@ fn names<'a>(policy: &'a Policy, folded: &mut HashMap<String, &'a str>, mut warn
     }
     // The name of a policy without one is its notation, which leaves some numbers out.
     if name != policy.to_string() && Policy::parse(name).is_ok_and(|notation| notation.limits() != policy.limits()) {
-        warn("the name reads as a notation but the policy has other limits: rename it".to_owned());
+        warn("the name is also a notation, and the policy has other limits: rename the policy".to_owned());
     }
 }
 
@@ -175,14 +175,14 @@ fn wait(limit: &Limit) -> u64 {
 fn numbers(limit: &Limit, mut warn: impl FnMut(String)) {
     let count = limit.count();
     if count == 0 {
-        warn("a count of 0 always denies: fine for a switch, otherwise raise it".to_owned());
+        warn("a count of 0 always denies: that is fine for a switch, otherwise raise the count".to_owned());
         return;
     }
     match limit.burst() {
         Some(0) => warn("a burst of 0 always denies: raise it to at least 1, or leave it out".to_owned()),
         Some(burst) if burst < count && limit.algorithm().kind() == AlgorithmKind::Bucket => warn(format!(
             "burst {burst} is below the count of {count}{unit}: at most {burst}{unit} pass at once, and a check that costs more \
-             never passes; fine for even pacing, otherwise leave the burst out",
+             never passes; that is fine for even pacing, otherwise leave the burst out",
             unit = redundant::counted(limit)
         )),
         _ => {}

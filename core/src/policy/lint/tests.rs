@@ -100,7 +100,7 @@ fn a_count_below_the_number_of_the_advice_helps() {
 #[test]
 fn overlapping_names() {
     warns("{auth.create-token: 5/s, AuthCreate_Token: 5/s}", "differs from `auth.create-token` only in case");
-    warns("{5/minute: 6/minute}", "reads as a notation");
+    warns("{5/minute: 6/minute}", "is also a notation");
     quiet("{auth: 5/s, auth2: 5/s, 5/minute: 5/minute}");
 }
 

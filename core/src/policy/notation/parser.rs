@@ -162,7 +162,7 @@ impl<'a> Parser<'a> {
         match parts {
             Some((hour @ ..24, minute @ ..60)) => Ok(hour * 60 + minute),
             _ if text.is_empty() => Err(self.unexpected(TIME_WORDS)),
-            _ => Err(SyntaxError::new(start, format!("`{}` is no time", clip(text)), TIME_WORDS)),
+            _ => Err(SyntaxError::new(start, format!("`{}` is not a time", clip(text)), TIME_WORDS)),
         }
     }
 

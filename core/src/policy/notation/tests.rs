@@ -169,7 +169,7 @@ fn wrong_calendars_are_said_with_what_to_write() {
         ("calendar-window 5/month from monday", 30, "a month begins on a day of a month"),
         ("calendar-window 5/week from day 3", 29, "a week begins on a weekday"),
         ("calendar-window 5/day from day 3", 28, "a day begins at a time"),
-        ("calendar-window 5/day from at 24:00", 31, "`24:00` is no time"),
+        ("calendar-window 5/day from at 24:00", 31, "`24:00` is not a time"),
         ("calendar-window 5/day from at 6:00", 31, "expected a time from 00:00 to 23:59"),
         ("calendar-window 5/day in", 25, "expected the IANA name of a time zone"),
         (

@@ -12,7 +12,7 @@ fn what_cannot_lease_says_why() {
     };
     let plain = Options::default;
     assert!(error("5/s; concurrency 3", plain()).contains("is held and given back"));
-    assert!(error("leaky-bucket 5/s", plain()).contains("a delay of its own"));
+    assert!(error("leaky-bucket 5/s", plain()).contains("the store has to give each unit"));
     assert!(error("5/s", Options { count_denied: true, ..plain() }).contains("count_denied"));
     assert!(error("5/s", Options { journal: 5, ..plain() }).contains("a journal"));
 }

@@ -28,6 +28,11 @@ pub(super) trait PartitionedStore: Send + Sync {
     /// The number of the store that has the entry's key.
     fn store_of(&self, entry: &Entry<'_>) -> usize;
 
+    /// The number of the part that has the entry's key: the entries of a part are charged together, all or none.
+    fn part_of(&self, entry: &Entry<'_>) -> u64 {
+        self.store_of(entry) as u64
+    }
+
     /// The stores that have to know the numbers of the entry's key, with its own store first.
     fn stores_of_override(&self, entry: &Entry<'_>) -> SmallVec<[usize; 2]> {
         smallvec![self.store_of(entry)]

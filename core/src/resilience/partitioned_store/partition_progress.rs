@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 use crate::error::{Error, Result};
 use crate::store::request::{Answer, Entry, Operation};
 
-/// The entries of one store.
+/// The entries that are charged together.
 struct Part {
+    number: u64,
     store: usize,
     /// Their numbers.
     entries: Vec<usize>,
@@ -45,13 +46,14 @@ pub(super) struct PartitionProgress {
 }
 
 impl PartitionProgress {
-    pub(super) fn new(entries: &[Entry<'_>], store_of: impl Fn(&Entry<'_>) -> usize) -> Self {
+    /// `part_of` has the number of an entry's part, and its store.
+    pub(super) fn new(entries: &[Entry<'_>], part_of: impl Fn(&Entry<'_>) -> (u64, usize)) -> Self {
         let mut parts: Vec<Part> = Vec::new();
         for (index, entry) in entries.iter().enumerate() {
-            let store = store_of(entry);
-            match parts.iter_mut().find(|part| part.store == store) {
+            let (number, store) = part_of(entry);
+            match parts.iter_mut().find(|part| part.number == number) {
                 Some(part) => part.entries.push(index),
-                None => parts.push(Part { store, entries: vec![index] }),
+                None => parts.push(Part { number, store, entries: vec![index] }),
             }
         }
         Self { parts, answers: vec![None; entries.len()], part: 0, repairs: VecDeque::new(), failure: None }
@@ -62,7 +64,7 @@ impl PartitionProgress {
             return CheckAllStep::Repair(repair);
         }
         match self.parts.get(self.part) {
-            Some(Part { store, entries }) => CheckAllStep::Charge { store: *store, entries: entries.clone() },
+            Some(Part { store, entries, .. }) => CheckAllStep::Charge { store: *store, entries: entries.clone() },
             None => CheckAllStep::Finish(self.failure.clone().map_or(Ok(()), Err)),
         }
     }
@@ -96,7 +98,7 @@ impl PartitionProgress {
     /// the part has failed, every entry with a changed or unknown state is asked for it.
     fn repairs(&self, entries: &[Entry<'_>]) -> Vec<Repair> {
         let mut repairs = Vec::new();
-        for (number, Part { store, entries: indexes }) in self.parts.iter().enumerate() {
+        for (number, Part { store, entries: indexes, .. }) in self.parts.iter().enumerate() {
             for &index in indexes {
                 let check = &entries[index].operation;
                 let admitted = self.answers[index].as_ref().filter(|answer| answer.applied && number < self.part);

@@ -49,7 +49,9 @@ impl PendingCheckAll {
             now: context.now,
             deadline: context.deadline.unwrap_or_else(|| Instant::now() + timeout),
             timeout,
-            progress: Mutex::new(PartitionProgress::new(entries, |entry| store.store_of(entry))),
+            progress: Mutex::new(PartitionProgress::new(entries, |entry| {
+                (store.part_of(entry), store.store_of(entry))
+            })),
             waits_here: done.is_none(),
             done: Mutex::new(done),
         });
@@ -132,8 +134,8 @@ impl PendingCheckAll {
         if Instant::now() < self.deadline {
             return Ok(());
         }
-        let message =
-            "the stores that were asked first took all the time of this call, so that the others were not asked";
+        let message = "the stores that were asked first took all the time of this call, so the others were not asked: raise \
+            the timeout";
         Err(Error::new(ErrorKind::StoreTimeout, message))
     }
 }

@@ -168,14 +168,15 @@ fn check_place(file: &File, place: &MachineFile) -> Result<()> {
     let path = &*place.path;
     let metadata = file.metadata().map_err(|error| cannot(path, "read", &error))?;
     if !metadata.is_file() {
-        return Err(refused(path, "is no regular file"));
+        return Err(refused(path, "is not a regular file"));
     }
     let mode = metadata.mode() & 0o777;
     if mode & !place.mode != 0 {
         return Err(refused(
             path,
             &format!(
-                "may be used by others, with mode {mode:04o}: take their rights away, or allow them with ?mode={mode:04o}"
+                "has mode {mode:04o}, so that other users may open it: take their rights away with chmod, or allow them with \
+                 ?mode={mode:04o}"
             ),
         ));
     }
@@ -184,8 +185,8 @@ fn check_place(file: &File, place: &MachineFile) -> Result<()> {
         return Err(refused(
             path,
             &format!(
-                "belongs to the user {owner}, who may have put it there, and this process is of the user {own}: run it as that user, \
-                 or let others write to the file with ?mode=0660"
+                "belongs to the user {owner}, and this process runs as the user {own}: run the process as {owner}, or let \
+                 others write to the file with ?mode=0660"
             ),
         ));
     }
@@ -193,8 +194,8 @@ fn check_place(file: &File, place: &MachineFile) -> Result<()> {
         return Err(refused(
             path,
             &format!(
-                "is on a file system that machines share ({name}), where what one process writes others may not see: choose a \
-                 place of this machine, as /run or /dev/shm"
+                "is on a file system that machines share ({name}), on which processes may not see each other's writes: choose \
+                 a local folder, such as /run or /dev/shm"
             ),
         ));
     }
@@ -249,7 +250,7 @@ fn lock(file: &File, path: &Path, timeout: Duration) -> Result<()> {
             (repaired, since) = (now, Instant::now());
         }
         if since.elapsed() >= if repaired > 0 { timeout.max(REPAIR) } else { timeout } {
-            let why = "is being opened by another process, which does not finish: it may be stopped";
+            let why = "is being opened by another process, which has not finished: that process may be stopped";
             return Err(Error::new(ErrorKind::StoreTimeout, format!("{} {why}", path.display())).of_no_run());
         }
         std::thread::sleep(PAUSE);
@@ -276,11 +277,12 @@ fn cannot(path: &Path, what: &str, error: &io::Error) -> Error {
     let make_folder = format!("; {}", no_folder(path));
     let advice = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-            "; its space is allocated when it is made: give the file system more, or the store less, as in ?max_bytes=16MB"
+            ": the file takes all its space when it is made. Give the file system more room, or the store less, as in \
+             ?max_bytes=16MB"
         }
         io::ErrorKind::NotFound => &make_folder,
         io::ErrorKind::PermissionDenied => {
-            "; the user of this process needs the right to read and to write it, and its folder"
+            ": the user of this process must be able to read and write the file and its folder"
         }
         _ => "",
     };
@@ -293,20 +295,20 @@ pub(super) fn no_folder(path: &Path) -> String {
 }
 
 fn unusable(path: &Path, why: Unusable) -> Error {
-    let advice = "stop the processes that use it and remove it, or name another one";
+    let advice = "stop the processes that use it and remove it, or name another file";
     let why = match why {
-        Unusable::Foreign => format!("is no file of a store: {advice}"),
+        Unusable::Foreign => format!("is not a file of a store: {advice}"),
         Unusable::OtherLayout(layout) => {
             format!(
-                "has layout {layout}, which this release does not know: let all processes have one release, and {advice}"
+                "has layout {layout}, which this release does not know: run one release in all processes, and {advice}"
             )
         }
-        Unusable::Damaged => format!("is damaged, its header does not fit, and all usage in it is lost: {advice}"),
+        Unusable::Damaged => format!("has a damaged header, and all usage in it is lost: {advice}"),
         Unusable::OtherTime => {
             return refused(
                 path,
-                "is used by processes of another time namespace, whose time since the start of the machine differs: give this \
-                 container the same offset, or name another file",
+                "is used by processes of another time namespace, where the time since the start of the machine differs: give \
+                 this container the same offset, or name another file",
             );
         }
     };

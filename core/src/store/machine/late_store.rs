@@ -10,6 +10,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use super::Machine;
 use super::machine_store::MachineStore;
 use crate::error::{Error, ErrorKind, Result};
+use crate::policy::OnStoreError;
 use crate::process::fork;
 use crate::process::log::Log;
 use crate::store::Store;
@@ -24,11 +25,15 @@ const PAUSE: Duration = Duration::from_millis(50);
 ///
 /// # Errors
 /// Those of the file, except `store_timeout`.
-pub(crate) fn open(open: impl Fn() -> Result<Machine> + Send + Sync + 'static, log: &Log) -> Result<Arc<dyn Store>> {
+pub(crate) fn open(
+    open: impl Fn() -> Result<Machine> + Send + Sync + 'static,
+    choice: OnStoreError,
+    log: &Log,
+) -> Result<Arc<dyn Store>> {
     match open() {
         Ok(machine) => Ok(Arc::new(MachineStore::new(machine))),
         Err(error) if error.kind() == ErrorKind::StoreTimeout => {
-            log.warn(&format!("{error}; on_store_error decides until it is open"));
+            log.warn(&format!("{error}. Until it is open, {}", choice.applied()));
             let (opened, error) = (ArcSwapOption::empty(), ArcSwap::from_pointee(error));
             let opening = Opening { open, opened, error, opener: AtomicU64::new(0), closed: AtomicBool::new(false) };
             Ok(Arc::new(LateStore(Arc::new(opening))))

@@ -133,7 +133,8 @@ impl Machine {
         let file = OpenFile::open(place, timeout)?;
         if file.geometry.bytes != place.max_bytes && place.has_bytes {
             log.warn(&format!(
-                "{} has {} bytes since it was made, and max_bytes is {}: remove the file while no process uses it, and it is made anew",
+                "{} was made with {} bytes, and max_bytes is {} now: stop the processes that use the file and remove it, and \
+                 the next process makes it anew",
                 place.path.display(),
                 file.geometry.bytes,
                 place.max_bytes
@@ -256,7 +257,7 @@ impl Machine {
             || match entry.operation {
                 // A clear forgets a broken state.
                 Operation::Clear => Ok(Usage::new(entry.plan)),
-                _ => Err(Hindrance::Refused(self.rejected("the key holds a broken state; clear it"))),
+                _ => Err(Hindrance::Refused(self.rejected("the stored value of the key is damaged: clear the key"))),
             },
             Ok,
         )
@@ -382,7 +383,7 @@ impl Machine {
             Hindrance::Locked => Error::new(
                 ErrorKind::StoreTimeout,
                 format!(
-                    "{} was locked for {} ms by another process: it may be stopped",
+                    "{} was locked for {} ms by another process, which may be stopped: end that process or let it go on",
                     self.path.display(),
                     self.timeout.as_millis()
                 ),
@@ -399,8 +400,8 @@ impl Machine {
                 self.notices.lost(Losses { damaged: losses.damaged.max(1), ..losses });
                 self.report();
                 self.rejected(
-                    "a part of the file was damaged, and is made whole: the usage of what it had lost begins anew; if this comes \
-                     again, the memory or the disk of the machine may be bad",
+                    "a part of the file was damaged and is repaired: lost keys begin anew. If this comes again, check the \
+                     memory and the disk of the machine",
                 )
             }
         }

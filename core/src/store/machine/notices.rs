@@ -27,11 +27,11 @@ impl Notice {
 
     const fn words(self) -> &'static str {
         match self {
-            Self::Start => "a part of its header was damaged, and was written again from its copy: no usage is lost",
-            Self::Time => "a part of its header, about its time, was damaged, and was written again: no usage is lost",
+            Self::Start => "a part of its header was damaged and was restored from its copy: no usage is lost",
+            Self::Time => "the part of its header with its time was damaged and was restored: no usage is lost",
             Self::RestartTime => {
-                "the part of its header that says its time was damaged when the machine was started again: periods and blocks go on \
-                 from what the clock of the machine says, and may end early or late"
+                "the part of its header with its time was damaged when the machine started again: periods and blocks go on by \
+                 the clock of the machine, and may end early or late"
             }
             Self::Lock => "a lock was damaged: no process held it, and it is free again",
         }
@@ -94,8 +94,8 @@ impl Notices {
         if damaged > 0 {
             let records = self.records.swap(0, Ordering::Relaxed);
             self.log.warn(&format!(
-                "{} was damaged in {damaged} places, and is whole again: at least {records} keys were lost, and their usage begins \
-                 anew; if this comes again, the memory or the disk of the machine may be bad",
+                "{} was damaged in {damaged} places and is repaired: at least {records} keys were lost, and their usage \
+                 begins anew. If this comes again, check the memory and the disk of the machine",
                 path.display()
             ));
         }
@@ -105,7 +105,10 @@ impl Notices {
         }
         if self.is_full.swap(false, Ordering::Relaxed) && !self.log.has_warned(WarningKind::FullStore) {
             self.log.warn_once(WarningKind::FullStore, || {
-                format!("{} is full: keys that are used least are forgotten before their time; {MORE}", path.display())
+                format!(
+                    "{} is full, so that the keys with the oldest use are forgotten before their time: {MORE}",
+                    path.display()
+                )
             });
         }
     }

@@ -46,7 +46,7 @@ pub(super) struct Look {
 #[derive(Clone, Copy)]
 pub(super) struct FileShard<'a> {
     pub(super) words: &'a Words,
-    /// Where it begins.
+    /// The index of its first word.
     pub(super) at: usize,
     pub(super) buckets: usize,
     pub(super) blocks: usize,

@@ -17,12 +17,19 @@ struct TakenPlace {
 }
 
 impl Memory {
-    /// `time_of` returns the time of an entry by its index: keys of several stores have several clocks.
+    /// `time_of` returns the time of an entry by its index: keys of several stores have several clocks. If something is swept,
+    /// it is the clock of this store.
     pub(crate) fn check_all(&self, entries: &[Entry<'_>], time_of: impl Fn(usize) -> u64, swept: usize) -> Vec<Answer> {
         let hashes: Vec<u64> = entries.iter().map(|entry| self.hash(entry.plan, TableKeyRef::of(entry.key))).collect();
         // All calls lock in the same order, so that two calls never wait for each other.
         let needed: BTreeSet<usize> = hashes.iter().map(|hash| self.shard_of(*hash)).collect();
         let mut shards: BTreeMap<usize, _> = needed.into_iter().map(|shard| (shard, self.lock(shard))).collect();
+
+        let mut latest = (swept > 0).then(|| time_of(0));
+        for _ in 0..2 {
+            latest = latest.map(|now| shards.values_mut().fold(now, |now, shard| shard.moment(now)));
+        }
+        let time_of = |index| latest.unwrap_or_else(|| time_of(index));
 
         // Each usage is taken out once and put back when everything is decided.
         let (mut places, mut drafts): (Vec<TakenPlace>, Vec<Draft>) = Default::default();

@@ -213,14 +213,15 @@ impl Memory {
 
     /// Carries out an operation, at that time or else at the time of the process.
     #[inline(always)]
-    pub(crate) fn answer(&self, entry: &Entry<'_>, now: Option<u64>) -> Answer {
-        let (now, swept) = self.time(now);
+    pub(crate) fn answer(&self, entry: &Entry<'_>, given: Option<u64>) -> Answer {
+        let (now, swept) = self.time(given);
         if let Some(answer) = self.changed_override(entry, now) {
             return answer;
         }
         let key = TableKeyRef::of(entry.key);
         let hash = self.hash(entry.plan, key);
         let mut shard = self.lock(self.shard_of(hash));
+        let now = given.unwrap_or_else(|| shard.moment(now));
         let index = shard.find(hash, entry.plan, key);
         if let Some(answer) = index.and_then(|index| shard.get_mut(index).try_simple_call(entry, now)) {
             return answer.into();
@@ -306,14 +307,22 @@ impl Memory {
 
 impl Store for Memory {
     #[inline]
-    fn try_simple_check(&self, plan: &Plan, key: &str, cost: u64, now: Option<u64>, answer: &mut SimpleAnswer) -> bool {
+    fn try_simple_check(
+        &self,
+        plan: &Plan,
+        key: &str,
+        cost: u64,
+        given: Option<u64>,
+        answer: &mut SimpleAnswer,
+    ) -> bool {
         if self.overrides.as_ref().is_some_and(|overrides| overrides.concern(plan)) {
             return false;
         }
-        let (now, _) = self.time(now);
+        let (now, _) = self.time(given);
         let key = TableKeyRef::of(key);
         let hash = self.hash(plan, key);
         let mut shard = self.lock(self.shard_of(hash));
+        let now = given.unwrap_or_else(|| shard.moment(now));
         let index = shard.find(hash, plan, key);
         index.is_some_and(|index| shard.get_mut(index).try_simple_check(plan, cost, now, answer))
     }

@@ -130,7 +130,7 @@ impl OverrideTable {
         }
         if is_large(&kept) {
             return Err(Error::config(format!(
-                "the overrides of the memory store take {} bytes, and max_bytes is {}: remove some, or give it more, as in \
+                "the overrides of the memory store take {} bytes, and max_bytes is {}: remove some, or raise max_bytes, as in \
                  memory://?max_bytes=4GB",
                 kept.bytes, self.max_bytes
             )));

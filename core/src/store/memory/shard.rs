@@ -19,6 +19,8 @@ pub(super) struct MemoryShard {
     pub(super) bytes: usize,
     /// The bytes of this shard that the store has counted.
     pub(super) counted: usize,
+    /// The last moment of a call by the clock of the store.
+    latest: u64,
 }
 
 /// The sort of usage that was removed to make room.
@@ -31,7 +33,15 @@ pub(super) enum Evicted {
 
 impl MemoryShard {
     pub(super) fn new(hasher: RandomState) -> Self {
-        Self { usages: HashSlab::new(hasher), bytes: 0, counted: 0 }
+        Self { usages: HashSlab::new(hasher), bytes: 0, counted: 0, latest: 0 }
+    }
+
+    /// The moment of a call that read the clock of the store. Another call may have read it later and been decided before,
+    /// and no call may charge a window that another one has left.
+    #[inline(always)]
+    pub(super) fn moment(&mut self, now: u64) -> u64 {
+        self.latest = self.latest.max(now);
+        self.latest
     }
 
     #[inline(always)]

@@ -45,6 +45,25 @@ fn a_flood_of_keys_stays_within_bounds_and_admits_no_key_that_is_denied() {
     }
 }
 
+/// A thread may read the clock, wait for the lock, and meet usage that another thread has charged later.
+#[test]
+fn a_call_that_waited_is_not_decided_before_the_call_that_it_waited_for() {
+    let store = memory(1_000, usize::MAX);
+    let plan = plan_of(&Policy::parse("2/hour").expect("a policy"));
+    let later = store.clock.micros() + 60_000_000;
+    (0..store.shards.len()).for_each(|shard| assert_eq!(store.lock(shard).moment(later), later));
+    let entry = Entry { plan: &plan, key: "k", operation: CHECK };
+    assert_eq!(store.answer(&entry, None).now, later);
+    let mut simple = SimpleAnswer::default();
+    assert!(store.try_simple_check(&plan, "k", 1, None, &mut simple));
+    assert_eq!(simple.now, later);
+    let entries = ["k", "l"].map(|key| Entry { plan: &plan, key, operation: CHECK });
+    let answers = store.begin_all(&entries, CallContext::at(None), &mut LayerStates::default());
+    let answers = answers.expect("answers").expect("no error");
+    assert!(answers.iter().all(|answer| answer.now == later));
+    assert_eq!(store.answer(&entry, Some(NOW)).now, NOW, "a time that is given stays");
+}
+
 #[test]
 fn expired_usages_are_swept_when_others_are_added() {
     let store = memory(1_000_000, usize::MAX);

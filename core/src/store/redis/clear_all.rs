@@ -34,7 +34,7 @@ pub(super) fn clear_all(calls: &BlockingCalls, timeout: Duration) -> Result<()> 
         }
         calls.doubt_topology();
     }
-    let message = "keys moved from node to node while they were cleared, so that some may be left: clear them again";
+    let message = "keys moved from node to node while they were cleared, so some may be left: clear them again";
     Err(Error::new(ErrorKind::StoreUnavailable, message))
 }
 

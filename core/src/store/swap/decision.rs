@@ -6,19 +6,24 @@ use crate::plan::Plan;
 use crate::store::request::{Answer, Entry, Operation};
 use crate::store::usage::{self, Together, Usage, is_noted, unstored};
 
+/// A value without an end expires in the year 2255, a date that stores and languages can write.
+const LAST_MOMENT: u64 = 1 << 53;
+
 /// The value of a key while groups are applied to it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct WorkingValue {
     /// The value, without its mark. `None` if the key has none.
     pub(super) bytes: Option<Vec<u8>>,
+    /// The clock of the store. A call may be decided at another time.
+    moment: u64,
     /// When a store may drop it, by the clock of the store.
     pub(super) expires_at: u64,
     pub(super) is_changed: bool,
 }
 
 impl WorkingValue {
-    pub(super) const fn new(bytes: Option<Vec<u8>>) -> Self {
-        Self { bytes, expires_at: 0, is_changed: false }
+    pub(super) const fn new(bytes: Option<Vec<u8>>, moment: u64) -> Self {
+        Self { bytes, moment, expires_at: 0, is_changed: false }
     }
 
     fn stored(&self) -> Result<Option<StoredValue<'_>>> {
@@ -28,7 +33,8 @@ impl WorkingValue {
     fn set(&mut self, usage: &Usage, plan: &Plan, answer: &Answer, kept: Option<&[u8]>, now: u64) {
         let (bytes, expires_at) = write_value(usage.denies_until(answer), |out| usage.write(plan, now, kept, out));
         self.bytes = (!is_empty(&bytes)).then_some(bytes);
-        (self.expires_at, self.is_changed) = (expires_at, true);
+        let expires_at = self.moment.saturating_add(expires_at.saturating_sub(now));
+        (self.expires_at, self.is_changed) = (expires_at.min(LAST_MOMENT), true);
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 use tokio::time::Sleep;
@@ -29,6 +29,9 @@ pub(crate) trait SwapIo: Send + Sync + 'static {
 
     /// How many questions may be on the way at once.
     fn max_calls(&self) -> usize;
+
+    /// The engine of this process begins, on this runtime.
+    fn begin(&self, _runtime: &Handle) {}
 
     /// Reads keys. `lock_for` is the number of the call that locks their rows, until the swap with that number ends it.
     fn read(self: Arc<Self>, keys: Vec<StoredKey>, lock_for: Option<CallId>, deadline: Instant) -> IoOutcome;
@@ -67,6 +70,7 @@ impl SwapEngine {
     pub(crate) fn start<D: SwapIo>(io: Arc<D>) -> Result<Self> {
         let (sender, groups) = unbounded_channel();
         let runtime = runtime()?;
+        io.begin(runtime.handle());
         let run = move || runtime.block_on(drive(io, groups));
         let thread = std::thread::Builder::new().name("tidegate-store".to_owned());
         thread.spawn(run).map_err(|error| Error::no_thread(&error))?;

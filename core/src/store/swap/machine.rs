@@ -107,6 +107,7 @@ impl<R> SwapMachine<R> {
             deadline,
             recipient: Some(recipient),
             lost: 0,
+            failure: None,
         };
         let id = self.next_id();
         self.groups.insert(id, group);
@@ -183,7 +184,7 @@ impl<R> SwapMachine<R> {
                 units.into_iter().partition(|(unit, _)| unit.groups.iter().all(is_open));
             for (mut unit, _) in stale {
                 unit.attempts.pop();
-                self.repeat(unit);
+                self.repeat(unit, None);
             }
             if !units.is_empty() || locked.is_some() {
                 return Some(self.send_swap(ReadySwap { units, locked }, now));
@@ -319,8 +320,9 @@ impl<R> SwapMachine<R> {
         let over: Vec<GroupId> = self.groups.iter().filter(|(_, group)| is_over(group)).map(|(id, _)| *id).collect();
         for id in over {
             let is_waiting = self.waiting.contains(&id);
-            let lost = self.groups.get(&id).is_some_and(|group| group.lost > 0);
-            let error = if lost { outrun() } else { timed_out() };
+            let group = self.groups.get(&id);
+            let lost = || if group.is_some_and(|group| group.lost > 0) { outrun() } else { timed_out() };
+            let error = group.and_then(|group| group.failure.clone()).unwrap_or_else(lost);
             self.answer(id, Err(if is_waiting || !self.is_swapped(id) { error.of_no_run() } else { error }));
             if is_waiting {
                 self.waiting.retain(|other| *other != id);

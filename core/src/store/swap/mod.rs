@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::store::stored_key::StoredKey;
 pub(crate) use engine::{IoOutcome, SwapIo, runtime};
 pub(crate) use machine::SwapMachine;
-pub(crate) use swap_store::{SwapServer, SwapStore};
+pub(crate) use swap_store::{SwapServer, SwapStore, received, waking};
 
 /// The version of a value, as the store names it.
 pub(crate) type Version = SmallVec<[u8; 8]>;

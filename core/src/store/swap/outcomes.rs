@@ -101,7 +101,7 @@ impl<R> SwapMachine<R> {
             if let Some(mut unit) = self.unless_landed(unit) {
                 // This swap was refused because of another one, so it will be refused again.
                 unit.attempts.pop();
-                self.repeat(unit);
+                self.repeat(unit, None);
             }
         }
     }
@@ -111,9 +111,10 @@ impl<R> SwapMachine<R> {
         let before: Vec<Option<Version>> = (0..unit.keys.len()).map(|index| unit.version(index).cloned()).collect();
         unit.values = values;
         let Some(unit) = self.unless_landed(unit) else { return };
-        if (0..unit.keys.len()).all(|index| unit.version(index) == before[index].as_ref()) {
+        let is_unchanged = (0..unit.keys.len()).all(|index| unit.version(index) == before[index].as_ref());
+        if is_unchanged && error.kind() != ErrorKind::StoreRejected {
             // The lost swap may still arrive. Its mark stays among the attempts of the unit.
-            self.repeat(unit);
+            self.repeat(unit, Some(error));
         } else {
             self.fail(vec![unit], error);
         }
@@ -135,11 +136,12 @@ impl<R> SwapMachine<R> {
         None
     }
 
-    /// Has the groups of a unit decided again.
-    pub(super) fn repeat(&mut self, unit: SwapUnit) {
+    /// Has the groups of a unit decided again, after a loss or a failure.
+    pub(super) fn repeat(&mut self, unit: SwapUnit, failure: Option<&Error>) {
         for id in &unit.groups {
             if let Some(group) = self.groups.get_mut(id) {
                 group.lost = group.lost.saturating_add(1);
+                group.failure = failure.cloned();
             }
         }
         self.put_aside(unit);

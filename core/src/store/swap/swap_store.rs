@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
 use super::engine::{GroupRecipient, SubmittedGroup, SwapEngine, SwapIo};
@@ -13,6 +14,7 @@ use crate::store::Store;
 use crate::store::call_context::{CallContext, Waits};
 use crate::store::completion::{Completion, awaited};
 use crate::store::key_names::KeyNames;
+use crate::store::key_value_store::{CallerQueue, WaitingCaller};
 use crate::store::layer_states::LayerStates;
 use crate::store::panics::Caller;
 use crate::store::request::{Answer, Entry, Operation, OwnedEntry, StoredOverride};
@@ -22,8 +24,48 @@ use crate::store::usage::stored_override;
 /// The engine answers by the deadline. A caller gives it so much more time, for a busy machine.
 const GRACE: Duration = Duration::from_millis(15);
 
+/// A completion that also wakes a queue of callers.
+pub(crate) fn waking<T: 'static>(completion: Completion<T>, callers: Option<Arc<dyn CallerQueue>>) -> Completion<T> {
+    let Some(callers) = callers else { return completion };
+    Box::new(move |result| {
+        completion(result);
+        Some(callers)
+    })
+}
+
+/// The answer, if it arrives until that moment. A caller of a queue works for the store meanwhile.
+pub(crate) fn received<T>(
+    answer: &Receiver<Result<T>>,
+    caller: Option<&WaitingCaller>,
+    until: Instant,
+) -> Option<Result<T>> {
+    let Some(caller) = caller else {
+        return answer.recv_timeout(until.saturating_duration_since(Instant::now())).ok();
+    };
+    let mut received = None;
+    let mut has_answer = || {
+        match answer.try_recv() {
+            Ok(result) => received = Some(result),
+            Err(error) => return received.is_some() || error == TryRecvError::Disconnected,
+        }
+        true
+    };
+    caller.work(&mut has_answer, until);
+    received
+}
+
 /// The calls beside reads and swaps. A caller waits for each.
 pub(crate) trait SwapServer: SwapIo {
+    /// The queue whose questions waiting callers answer, if the store has one.
+    fn callers(&self) -> Option<Arc<dyn CallerQueue>> {
+        None
+    }
+
+    /// True if the store can list its keys.
+    fn scans(&self) -> bool {
+        true
+    }
+
     /// Checks that the store answers.
     fn ping(self: Arc<Self>, deadline: Instant) -> Result<()>;
 
@@ -81,18 +123,18 @@ impl<D: SwapServer> SwapStore<D> {
             Waits::Later(make) => (make(*states), None),
             Waits::Here => {
                 let (completion, answer) = awaited();
-                (completion, Some(answer))
+                (waking(completion, self.io.callers()), Some(answer))
             }
         };
         let engine = match self.engine() {
             Ok(engine) => engine,
             Err(error) => return Some(Err(error)),
         };
+        let caller = answer.as_ref().and_then(|_| self.io.callers()).map(WaitingCaller::enter);
         let recipient = recipient(Caller::new(completion));
         engine.submit(SubmittedGroup { entries, together, now: context.now, deadline, recipient });
-        let left = deadline.saturating_duration_since(Instant::now()) + GRACE;
         let late = || Error::new(ErrorKind::StoreTimeout, "the store did not answer in time");
-        Some(answer?.recv_timeout(left).unwrap_or_else(|_| Err(late())))
+        Some(received(&answer?, caller.as_ref(), deadline + GRACE).unwrap_or_else(|| Err(late())))
     }
 
     /// The key of the note about an override, beside the value of its key. The notes of a policy share a prefix.
@@ -164,7 +206,8 @@ impl<D: SwapServer> Store for SwapStore<D> {
     fn change_override(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<()> {
         let Operation::Override(change) = &entry.operation else { return Ok(()) };
         let plan = entry.plan;
-        if !change.text.is_empty() {
+        if !change.text.is_empty() && self.io.scans() {
+            self.engine()?;
             let (_, others) = self.stored_overrides(plan, now)?;
             if others.len() >= MAX_OVERRIDDEN_KEYS && others.iter().all(|other| other.key != change.key) {
                 return Err(Error::too_many_overrides(plan.policy.name(), MAX_OVERRIDDEN_KEYS));

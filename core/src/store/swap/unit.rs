@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::decision::{WorkingValue, decide, decide_together};
 use super::value::{Mark, set_mark};
 use super::{Change, ChangeSet, FoundValue, Version};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::store::request::{Answer, OwnedEntry, borrowed};
 use crate::store::stored_key::StoredKey;
 
@@ -29,6 +29,8 @@ pub(super) struct CallGroup<R> {
     pub(super) recipient: Option<R>,
     /// The swaps that it has lost.
     pub(super) lost: u8,
+    /// Why its last swap was not done, if that was no loss.
+    pub(super) failure: Option<Error>,
 }
 
 /// A swap of a unit, as it was decided.
@@ -64,7 +66,8 @@ impl SwapUnit {
         moment: u64,
     ) -> Decided {
         let data = |found: &Option<FoundValue>| found.as_ref().map(|found| found.data.clone());
-        let mut working: Vec<WorkingValue> = self.values.iter().map(|found| WorkingValue::new(data(found))).collect();
+        let mut working: Vec<WorkingValue> =
+            self.values.iter().map(|found| WorkingValue::new(data(found), moment)).collect();
         let mut answers = Vec::with_capacity(self.groups.len());
         for id in &self.groups {
             // A group that has been answered meanwhile is not applied.

@@ -26,7 +26,7 @@ pub(super) fn parse(option: &str, text: &str, least: usize) -> Result<usize> {
     let unit = unit.trim().to_ascii_lowercase();
     let factor = UNITS.iter().find(|(names, _)| names.contains(&&*unit)).map(|(_, factor)| *factor);
     let bytes = factor.and_then(|factor| product(number, factor)).ok_or_else(|| {
-        refused("is no amount of memory: give bytes, or a number with a unit, as in 64MB, 1GB or 512MiB".to_owned())
+        refused("is not an amount of memory: give bytes, or a number with a unit, as in 64MB, 1GB or 512MiB".to_owned())
     })?;
     usize::try_from(bytes).ok().filter(|bytes| (least..=isize::MAX as usize).contains(bytes)).ok_or_else(|| {
         refused(format!("is out of range: it must be at least {} kB and fit into memory", least / 1_000))
@@ -76,7 +76,7 @@ mod tests {
         {
             let error = parse("max_bytes", text, 1_000).expect_err(text);
             assert_eq!(error.code(), "config_invalid", "{text}");
-            assert!(error.to_string().contains("no amount of memory"), "{text}: {error}");
+            assert!(error.to_string().contains("not an amount of memory"), "{text}: {error}");
         }
         for text in ["0", "999", "0.5kB", "99999999999TB", "9999999999999999999GB"] {
             let error = parse("max_bytes", text, 1_000).expect_err(text).to_string();

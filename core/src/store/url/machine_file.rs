@@ -44,7 +44,9 @@ impl MachineFile {
         let mode = mode.map_or(Ok(DEFAULT_MODE), |text| {
             let mode = u32::from_str_radix(text.strip_prefix("0o").unwrap_or(&text), 8).ok();
             mode.filter(|mode| mode & !0o666 == 0 && mode & 0o600 == 0o600).ok_or_else(|| {
-                Error::config("mode is no right to read and to write a file: give an octal number such as 0600 or 0660")
+                Error::config(
+                    "mode must let the owner read and write the file: give an octal number such as 0600 or 0660",
+                )
             })
         })?;
         let has_bytes = bytes.is_some();
@@ -57,7 +59,7 @@ impl MachineFile {
 /// Decodes a path with percent-encoded characters.
 fn unescaped(text: &str) -> Result<String> {
     let decoded = percent_encoding::percent_decode_str(text).decode_utf8().ok().filter(|path| !path.contains('\0'));
-    decoded.map(String::from).ok_or_else(|| Error::config("the path of a file:// store is no text in UTF-8"))
+    decoded.map(String::from).ok_or_else(|| Error::config("the path of a file:// store must be UTF-8"))
 }
 
 #[cfg(test)]

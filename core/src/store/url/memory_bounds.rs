@@ -53,7 +53,7 @@ impl MemoryBounds {
 /// `config_invalid` for any other text.
 pub(super) fn max_keys_of(text: &str) -> Result<usize> {
     let keys = text.parse().ok().filter(|keys| (1..=u32::MAX as usize / 2).contains(keys));
-    keys.ok_or_else(|| Error::config("max_keys is no number of keys: give a whole number from 1 to 2147483647"))
+    keys.ok_or_else(|| Error::config("max_keys is not a number of keys: give a whole number from 1 to 2147483647"))
 }
 
 #[cfg(test)]
@@ -78,7 +78,7 @@ mod tests {
             ("memory://host", "takes nothing but options"),
             ("memory://:pw@", "takes nothing but options"),
             ("memory:///path?max_keys=7", "takes nothing but options"),
-            ("memory://?max_keys=0", "no number of keys"),
+            ("memory://?max_keys=0", "not a number of keys"),
             ("memory://?max_keys=1&max_keys=2", "\"max_keys\" twice"),
             ("memory://?keys=1", "memory:// has no such option: it has max_keys, max_bytes"),
         ] {

@@ -18,7 +18,7 @@ pub(crate) use machine_file::MachineFile;
 pub(crate) use memory_bounds::MemoryBounds;
 #[cfg(feature = "postgres")]
 pub(crate) use postgres::PostgresTable;
-pub(crate) use secrets::without_secrets;
+pub(crate) use secrets::{APPLICATION_SCHEME, without_secrets};
 #[cfg(feature = "tls")]
 pub(crate) use servers::Certificates;
 pub(crate) use servers::Endpoints;

@@ -6,8 +6,11 @@ use crate::error::{Error, Result, visible};
 pub(super) const ADVICE: &str = "percent-encode special characters in a user, a password or a name (/ is %2F, ? is %3F, # \
                                  is %23, & is %26, @ is %40, % is %25); options follow a ? and have a & between them";
 
+/// Begins the name of a store of the application in messages. No URL of a user has it.
+pub(crate) const APPLICATION_SCHEME: &str = "application";
+
 /// The schemes of stores. Valkey may stand in the place of Redis.
-const SCHEMES: [&str; 12] = [
+const SCHEMES: [&str; 13] = [
     "memory",
     "file",
     "postgresql",
@@ -20,6 +23,7 @@ const SCHEMES: [&str; 12] = [
     "rediss+sentinel",
     "redis+cluster",
     "rediss+cluster",
+    APPLICATION_SCHEME,
 ];
 
 /// The scheme of a store's URL. Another text in its place may be a secret.

@@ -22,6 +22,7 @@ import throttler = require('tidegate/nestjs-throttler');
 import onOpenTelemetry = require('tidegate/opentelemetry');
 import bullmq = require('tidegate/bullmq');
 import outgoing = require('tidegate/outgoing');
+import stores = require('tidegate/stores');
 import onPrometheus = require('tidegate/prometheus');
 import onTrpc = require('tidegate/trpc');
 import onUndici = require('tidegate/undici');
@@ -33,6 +34,7 @@ async function main(): Promise<void> {
   assert.equal(typeof bullmq.limited({ limiter, policy: 'api' }, async () => 1), 'function');
   assert.equal(typeof onFetch.pacedFetch({ limiter, policy: 'api' }), 'function');
   assert.equal(typeof onUndici.paced({ limiter, policy: 'api' }), 'function');
+  assert.ok(new stores.NotApplied('busy') instanceof Error);
   assert.equal(outgoing.observations({ 'retry-after': '7' })[0]?.retryAfterMs, 7_000);
   onOpenTelemetry.meterLimiter(onOpenTelemetry.traced(limiter));
 

@@ -46,10 +46,17 @@ import { TidegateStorage } from 'tidegate/nestjs-throttler';
 import { meterLimiter, traced } from 'tidegate/opentelemetry';
 import { type Observation, observations, type SettleReader } from 'tidegate/outgoing';
 import { collectMetrics } from 'tidegate/prometheus';
+import { type KeyValueStore, NotApplied } from 'tidegate/stores';
 import { errorFormatter, limited as limitedProcedure } from 'tidegate/trpc';
 import { paced } from 'tidegate/undici';
 import * as web from 'tidegate/web';
 import { Agent, request as call } from 'undici';
+
+export const OWN_STORE: KeyValueStore = {
+  read: async (keys) => ({ now: null, values: keys.map(() => null) }),
+  compareAndSwap: () => Promise.reject(new NotApplied('busy')),
+  allOrNone: undefined,
+};
 
 /** An undefined option is as if it were not given, also for a project with `exactOptionalPropertyTypes`. */
 export const UNDEFINED = {

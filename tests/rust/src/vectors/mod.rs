@@ -20,7 +20,7 @@ const CONCLUSIVE: Duration = Duration::from_millis(200);
 /// A store and the limiter that uses it.
 #[derive(Clone, Debug)]
 pub struct Variant {
-    /// The store's URL.
+    /// The store's URL, or `own` for a store of the application.
     pub store: String,
     /// True if the limiter is an `AsyncLimiter`.
     pub is_async: bool,

@@ -14,6 +14,7 @@ use super::{Case, Mismatch, Variant};
 use crate::any_limiter::{AnyLimiter, fresh_prefix};
 use crate::decision_values::includes;
 use crate::model::{Model, Receipt};
+use crate::own_store::Table;
 
 /// 2024-01-01T00:00:00Z: a Monday, and the first moment of an hour, a day, a week, a month and a year.
 const START: u64 = 1_704_067_200_000_000;
@@ -89,7 +90,11 @@ impl Run {
         let text = file.write(&policies(&case.value).unwrap_or_else(|| json!({ "unused": "1/s" })));
         let clock = Arc::new(ManualClock::new(Duration::from_micros(start)));
         let mismatch = |error: Error| format!("the limiter: {error}");
-        let builder = Builder::from_file(&file.0).map_err(mismatch)?.store(&variant.store).prefix(fresh_prefix());
+        let builder = Builder::from_file(&file.0).map_err(mismatch)?.prefix(fresh_prefix());
+        let builder = match &*variant.store {
+            "own" => builder.key_value_store(Table::default()),
+            url => builder.store(url),
+        };
         let builder = builder.timeout(Duration::from_secs(10)).clock(Arc::clone(&clock));
         let policies = PolicyFile::parse(&text, Format::Json, None).map_err(mismatch)?;
         let counts_units =

@@ -153,7 +153,7 @@ fn an_input_that_takes_long_is_a_failure() {
 
 fn setting(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok().filter(|text| !text.is_empty())?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text:?} is no whole number")))
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text:?} is not a whole number")))
 }
 
 /// `make fuzz`.

@@ -202,9 +202,9 @@ fn what_is_no_file_of_a_store_is_refused() {
 
     fs::write(shared.path(), vec![b'x'; 1 << 20]).expect("a file");
     fs::set_permissions(shared.path(), fs::Permissions::from_mode(0o600)).expect("rights");
-    refused(&url, "store_rejected", "is no file of a store");
+    refused(&url, "store_rejected", "is not a file of a store");
     fs::write(shared.path(), b"").expect("a file");
-    refused(&url, "store_rejected", "is no file of a store");
+    refused(&url, "store_rejected", "is not a file of a store");
     fs::remove_file(shared.path()).expect("removed");
 
     refused(
@@ -223,9 +223,9 @@ fn what_is_no_file_of_a_store_is_refused() {
     changed(8, 4);
     refused(&url, "store_rejected", "layout 6");
     changed(24, 1);
-    refused(&url, "store_rejected", "header does not fit");
+    refused(&url, "store_rejected", "has a damaged header");
     fs::write(shared.path(), &whole[..whole.len() / 2]).expect("written");
-    refused(&url, "store_rejected", "header does not fit");
+    refused(&url, "store_rejected", "has a damaged header");
 }
 
 #[test]

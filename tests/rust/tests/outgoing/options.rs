@@ -27,7 +27,7 @@ fn refused(limiter: &AsyncLimiter, options: impl FnOnce(PaceBuilder<Pace>) -> Pa
 async fn wrong_options_are_errors() {
     let limiter = limiter();
     let (code, message) = refused(&limiter, |options| options.learn(false));
-    assert!(code == "config_invalid" && message.contains("limits nothing"), "{message}");
+    assert!(code == "config_invalid" && message.contains("nothing is limited"), "{message}");
     let (code, _) = refused(&limiter, |options| options.policy("partner"));
     assert_eq!(code, "policy_unknown");
     let (code, message) = refused(&limiter, |options| options.policy("leaky-bucket 10/s burst 5"));

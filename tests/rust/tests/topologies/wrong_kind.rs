@@ -31,7 +31,10 @@ fn a_database_that_the_server_does_not_have_is_named() {
     let single = Servers::start(Kind::Single);
     for limiter in both(&format!("redis://127.0.0.1:{}/99", single.port(0))) {
         let error = limiter.check(POLICY, "k", 1, None).expect_err("16 databases");
-        assert!(error.message().contains("the store URL ends in a database"), "{error}");
+        assert!(
+            error.message().contains("the server does not have the database at the end of the store URL"),
+            "{error}"
+        );
     }
 }
 

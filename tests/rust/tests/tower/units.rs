@@ -73,7 +73,10 @@ async fn units_that_no_request_could_be_asked_are_an_error_of_the_layer() {
     let said = wrong(layer(&limiter).policy("llm"));
     assert!(said.contains("counts tokens") && said.contains(".units_by"), "{said}");
     assert!(wrong(layer(&limiter).policy("all").policy("llm").cost(5)).contains("counts tokens"));
-    assert!(wrong(layer(&limiter).policy("all").cost([("tokens", 5)])).contains("no policy here counts \"tokens\""));
+    assert!(
+        wrong(layer(&limiter).policy("all").cost([("tokens", 5)]))
+            .contains("cost names \"tokens\", which no policy counts")
+    );
     wrong(layer(&limiter).policy("all").cost(0));
 }
 

@@ -70,7 +70,7 @@ fn errors_have_a_location() {
             "policies: {a: {limits: [{algorithm: calendar-window, count: 5, period: 1 week, from: day 15}]}}",
             1,
             86,
-            "a week begins on a weekday: write it, as in `from monday at 06:00`",
+            "a week begins on a weekday: write one, as in `from monday at 06:00`",
         ),
         (
             "policies: {a: {limits: [{algorithm: calendar-window, count: 5, period: 1 day, in: Europe/Berlim}]}}",
@@ -93,7 +93,7 @@ fn errors_have_a_location() {
         ("policies: {a: {limits: 5/s, block_for: [1, [2]]}}", 1, 44, "not a list"),
         ("policies: {a: {limits: 5/s, lease: 5 percent}}", 1, 36, "a number of units, or a part such as `5%`"),
         ("policies: {a: {limits: 5/s, lease: 0}}", 1, 36, "a number of units, or a part such as `5%`"),
-        ("policies: {a: {limits: leaky-bucket 5/s, lease: 5%}}", 1, 12, "a delay of its own"),
+        ("policies: {a: {limits: leaky-bucket 5/s, lease: 5%}}", 1, 12, "the store has to give each unit"),
         ("policies: {a: [{count: 5}]}", 1, 16, "no `period`"),
         ("policies: {a: [{period: 5}]}", 1, 16, "no `count`"),
         ("policies: {a: [{count: 5, limit: 5, period: 5}]}", 1, 27, "mean the same"),
@@ -101,7 +101,7 @@ fn errors_have_a_location() {
         ("policies: {a: [{count: '5', period: 5}]}", 1, 24, "not the text `5`"),
         ("policies: {a: [{count: 9999999999999999999999999999999999999999999, period: 5}]}", 1, 24, "whole number"),
         ("policies: {a: [{algorithm: gcar, count: 5, period: 5}]}", 1, 28, "did you mean `gcra`?"),
-        ("policies: {a: [{count: 5, period: 5, burst: 6}]}", 1, 45, "burst means nothing to sliding-window"),
+        ("policies: {a: [{count: 5, period: 5, burst: 6}]}", 1, 45, "sliding-window has no burst"),
         ("policies: {a: [{count: 5, period: 5, precision: 0}]}", 1, 49, "precision 0 is out of range"),
         ("policies: {a: [{count: 5, period: 5, ttl: 6}]}", 1, 38, "no ttl"),
         ("policies: {a: [{algorithm: concurrency, count: 5, period: 5}]}", 1, 51, "no period"),
@@ -111,13 +111,13 @@ fn errors_have_a_location() {
             72,
             "more than the bucket holds",
         ),
-        ("policies: {a: *b}", 1, 15, "this is no YAML"),
-        ("policies: &a {a: *a}", 1, 18, "inside of what it repeats"),
+        ("policies: {a: *b}", 1, 15, "this is not YAML"),
+        ("policies: &a {a: *a}", 1, 18, "stands inside its own value"),
         ("policies: {a: !secret 5/s}", 1, 15, "unknown tag"),
         ("policies: {a: !!int five}", 1, 15, "does not fit"),
         ("policies: {}\n---\npolicies: {}", 2, 1, "second YAML document"),
         ("policies: {[1]: 5/s}", 1, 12, "a name must be a text"),
-        ("policies:\n\ta: 5/s", 2, 2, "this is no YAML"),
+        ("policies:\n\ta: 5/s", 2, 2, "this is not YAML"),
         ("policies: {a: '${MISSING}/s'}", 1, 16, "MISSING is not set"),
         ("policies: {a: 'é ${MISSING}/s'}", 1, 18, "MISSING is not set"),
         ("policies: {a: '${COUNT'}", 1, 16, "no `}`"),
@@ -133,28 +133,28 @@ fn errors_have_a_location() {
 fn errors_have_a_location_in_toml_and_json() {
     for (text, line, column, words) in [
         ("", 1, 1, "no `policies`"),
-        ("[policies]\na = 20/minute", 2, 7, "a text stands in quotes"),
+        ("[policies]\na = 20/minute", 2, 7, "write text in quotes"),
         ("[policies]\na = \"20/minuet\"", 2, 9, "unknown unit"),
         ("[policies]\na = '''20/minuet'''", 2, 11, "unknown unit"),
         ("[policies]\na = \"5/s\"\na = \"5/s\"", 3, 1, "stands in line 2"),
         ("[policies]\n[policies]", 2, 1, "twice"),
-        ("[policies]\nauth.login = \"5/s\"", 2, 6, "stands in quotes"),
+        ("[policies]\nauth.login = \"5/s\"", 2, 6, "write a name with a dot in quotes"),
         ("[policies.a]\nlimits = [\"5/s\"]\njournal = 'x'", 3, 12, "whole number"),
     ] {
         let message = fails(text, Format::Toml, line, column);
         assert!(message.contains(words), "{text}\n{message}");
     }
     for (text, line, column, words) in [
-        ("", 1, 1, "this is no JSON"),
-        ("policies: {}", 1, 1, "this is no JSON"),
-        ("{\n  'policies': {}}", 2, 3, "this is no JSON"),
-        ("{\"é\": \"é\" 5}", 1, 11, "this is no JSON"),
+        ("", 1, 1, "this is not JSON"),
+        ("policies: {}", 1, 1, "this is not JSON"),
+        ("{\n  'policies': {}}", 2, 3, "this is not JSON"),
+        ("{\"é\": \"é\" 5}", 1, 11, "this is not JSON"),
         ("{\"policies\": {\"a\": \"5/s\",\n \"a\": \"6/s\"}}", 2, 2, "stands in line 1"),
         ("{\"policies\":\n {\"a\" : \"é5/s\"}}", 2, 10, "unexpected `é`"),
         ("{\"policies\": {\"a\": \"\\ud83d\\ude00\"}}", 1, 20, "unexpected `😀`"),
         ("{\"policies\": {\"a\": null}}", 1, 20, "not nothing"),
         ("{\"policies\": {\"a\": [{\"count\": 1e3, \"period\": 1}]}}", 1, 31, "whole number"),
-        ("{\"policies\": {}} x", 1, 18, "this is no JSON"),
+        ("{\"policies\": {}} x", 1, 18, "this is not JSON"),
     ] {
         let message = fails(text, Format::Json, line, column);
         assert!(message.contains(words), "{text}\n{message}");

@@ -112,7 +112,7 @@ impl Connector {
         self.log.warn_once(WarningKind::Eviction, || {
             format!(
                 "{} evicts keys when its memory is full (maxmemory-policy {policy}): it would forget limits and blocks, and \
-                 callers would get past them; set maxmemory-policy noeviction, or give the limits a server of their own",
+                 callers would get past them. Set maxmemory-policy noeviction, or give the limits a separate server",
                 server.shown
             )
         });
@@ -154,8 +154,8 @@ impl BlockingConnection {
             {
                 io::Error::new(
                     kind,
-                    "it ended the connection before it answered; where it speaks TLS, begin the store URL with rediss:// in the \
-                     place of redis://",
+                    "it ended the connection before it answered; if the server speaks TLS, begin the store URL with rediss:// \
+                     instead of redis://",
                 )
             }
             _ => error,
@@ -274,12 +274,12 @@ impl CommandConnection {
 fn not_tls(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => malformed(
-            "it ended the connection instead of speaking TLS: begin the store URL with redis:// in the place of rediss://, or give \
+            "it ended the connection instead of speaking TLS: begin the store URL with redis:// instead of rediss://, or give \
              the port of TLS",
         ),
         io::ErrorKind::TimedOut => io::Error::new(
             io::ErrorKind::TimedOut,
-            "where it does not speak TLS, begin the store URL with redis:// in the place of rediss://, or give the port of TLS",
+            "if the server does not speak TLS, begin the store URL with redis:// instead of rediss://, or give the TLS port",
         ),
         _ => error,
     }

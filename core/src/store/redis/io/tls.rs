@@ -37,7 +37,7 @@ impl TlsConfig {
             log.warn_once(WarningKind::Unverified, || {
                 format!(
                     "the certificate of {} is not verified (ssl_cert_reqs=none): any server in between can read and change \
-                     what is sent, the password too; name the authority with ssl_ca_certs instead",
+                     the traffic, the password too. Name the authority with ssl_ca_certs instead",
                     endpoints.shown
                 )
             });
@@ -125,7 +125,8 @@ fn explained(error: &rustls::Error) -> io::Error {
             certificate("out of date: renew it, or correct the clock of this machine")
         }
         rustls::Error::InvalidMessage(_) => {
-            "it does not speak TLS there: begin the store URL with redis:// in the place of rediss://, or give the port of TLS".to_owned()
+            "it does not speak TLS there: begin the store URL with redis:// instead of rediss://, or give the TLS port"
+                .to_owned()
         }
         rustls::Error::AlertReceived(
             AlertDescription::CertificateRequired
@@ -223,8 +224,8 @@ fn chain(option: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>> {
 /// Does not show the error itself: the part of the file in it may be the private key.
 fn not_pem(option: &str, error: &pem::Error) -> Error {
     let why = match error {
-        pem::Error::NoItemsFound => "it has no section of PEM that belongs there",
-        _ => "it is no PEM, in which each section begins and ends with a line of its own",
+        pem::Error::NoItemsFound => "it has no PEM section of the kind that belongs there",
+        _ => "it is not PEM, where a BEGIN line and an END line enclose each section",
     };
     unusable(option, &why)
 }

@@ -73,15 +73,12 @@ fn unreachable(shown: &str, error: &io::Error) -> Error {
 
 /// The connection ended between a call and its answer.
 fn lost(shown: &str, error: &io::Error) -> Error {
-    unavailable(format!(
-        "{shown} went away before it answered ({}): whether the call was counted is not known",
-        reason(error)
-    ))
+    unavailable(format!("{shown} went away before it answered ({}): the call may have been counted", reason(error)))
 }
 
 /// The reply holds no answer to this call.
 pub(crate) fn no_answer(shown: &str) -> Error {
-    Error::new(ErrorKind::StoreRejected, format!("{shown} answered without an answer"))
+    Error::new(ErrorKind::StoreRejected, format!("{shown} sent a reply without an answer"))
 }
 
 /// The store URL does not let calls go to that server.
@@ -89,7 +86,7 @@ pub(crate) fn not_followed(shown: &str) -> Failure {
     Failure::of_server(Error::new(
         ErrorKind::StoreRejected,
         format!(
-            "{shown} was named by another server, and follow of the store URL does not list it: add its host or network"
+            "{shown} was named by another server, and the option follow of the store URL does not list it: add its host"
         ),
     ))
 }
@@ -139,7 +136,7 @@ fn reason(error: &io::Error) -> String {
 
 /// No primary serves the slot.
 pub(crate) fn uncovered(shown: &str, slot: u16) -> Error {
-    unavailable(format!("no node of {shown} serves the slot {slot}: the cluster is not whole"))
+    unavailable(format!("no node of {shown} serves the slot {slot}: the cluster does not cover all slots"))
 }
 
 /// The servers do not agree about which of them serves a call.

@@ -127,7 +127,7 @@ impl Handshake {
                 // An old server or a proxy may not know HELLO. Only the third protocol needs it.
                 (Step::Hello, Value::ServerError(error)) if is_unknown(error) && login.resp3 => {
                     return Err(Failure::of_call(Error::config(format!(
-                        "{shown} does not speak the third protocol: leave protocol=3 out of the store URL"
+                        "{shown} does not speak RESP3: leave protocol=3 out of the store URL"
                     ))));
                 }
                 (Step::Hello, Value::ServerError(error)) if is_unknown(error) => {}

@@ -36,7 +36,7 @@ const NOT_RESP: Malformed = Malformed("it does not speak the protocol of Redis")
 /// The first bytes of a TLS server that refuses unencrypted bytes.
 const TLS_ALERT: [u8; 2] = [0x15, 0x03];
 const TLS: Malformed = Malformed(
-    "it speaks TLS there: begin the store URL with rediss:// in the place of redis://, or give the port without TLS",
+    "it speaks TLS there: begin the store URL with rediss:// instead of redis://, or give the port without TLS",
 );
 const TOO_LONG: Malformed = Malformed("its reply is longer than any answer to the call");
 

@@ -35,7 +35,7 @@ pub(super) fn cluster_topology(reply: &Value, here: &Address) -> Result<Topology
     let malformed = |what: &str| {
         Failure::of_server(Error::new(ErrorKind::StoreRejected, format!("{here} sent no list of slots: {what}")))
     };
-    let Value::Array(ranges) = reply else { return Err(malformed("it is no list")) };
+    let Value::Array(ranges) = reply else { return Err(malformed("it is not a list")) };
     let node = |value: &Value| match value {
         Value::Array(items) => match &items[..] {
             [host, Value::Int(port), ..] => address_of(text(host).unwrap_or_default(), *port, here),
@@ -48,7 +48,7 @@ pub(super) fn cluster_topology(reply: &Value, here: &Address) -> Result<Topology
     }
     let mut shards = Vec::with_capacity(ranges.len());
     for range in ranges {
-        let Value::Array(items) = range else { return Err(malformed("a range is no list")) };
+        let Value::Array(items) = range else { return Err(malformed("a range is not a list")) };
         let [Value::Int(first), Value::Int(last), primary, replicas @ ..] = &items[..] else {
             return Err(malformed("a range has no slots or no node"));
         };

@@ -271,14 +271,15 @@ fn stored_override(pair: &[Value]) -> Option<StoredOverride> {
 }
 
 /// The advice for a key that holds no state of this version of Tidegate.
-const ADVICE_OF_STATE: &str = ": clear the key, which forgets what it counts; if another program, or a newer Tidegate, writes under \
-     this prefix, use another prefix";
+const ADVICE_OF_STATE: &str = ": clear the key, which forgets its usage. If another program, or a newer Tidegate, writes \
+    under this prefix, use another prefix";
 
 fn garbled(what: &str) -> Error {
     Error::new(
         ErrorKind::StoreRejected,
         format!(
-            "Redis answered with something that is no answer of Tidegate's script ({what}): is this a Redis or Valkey server?"
+            "Redis answered with something that is not an answer of Tidegate's script ({what}): is this a Redis or Valkey \
+             server?"
         ),
     )
 }
@@ -287,19 +288,21 @@ fn garbled(what: &str) -> Error {
 pub(crate) fn rejected(error: &redis::ServerError) -> Error {
     let (code, detail) = (error.code(), error.details().unwrap_or_default());
     let advice = match code {
-        "WRONGTYPE" => ": another program stores something else under this key; use another prefix",
+        "WRONGTYPE" => ": another program uses this key: choose another prefix",
         "OOM" => {
-            ": the server is at its maxmemory: raise it, or give the limits a server of their own. Do not let it evict keys: \
-             that would forget limits"
+            ": the server is at its maxmemory: raise it, or give the limits a separate server. Do not let it evict keys, \
+             because that would forget limits"
         }
-        "READONLY" => ": this server is a replica; connect to the primary",
-        "NOPERM" => ": the ACL user lacks a command or a key pattern that Tidegate needs",
+        "READONLY" => ": this server is a replica: connect to the primary",
+        "NOPERM" => {
+            ": the ACL user lacks a command or a key pattern that Tidegate needs, which `tidegate doctor` lists"
+        }
         // The words of Redis 7 and Valkey about a script.
         _ if detail.contains("user executing the script") || detail.contains("ACL failure in script") => {
-            ": the ACL user lacks a command or a key pattern that Tidegate needs"
+            ": the ACL user lacks a command or a key pattern that Tidegate needs, which `tidegate doctor` lists"
         }
         _ if detail.starts_with("DB index is out of range") => {
-            ": the store URL ends in a database that the server does not have; its setting `databases` says how many there are"
+            ": the server does not have the database at the end of the store URL. Its setting `databases` counts them"
         }
         "NOAUTH" | "WRONGPASS" => ": give the right user and password in the store URL",
         "TIDEGATE" => ADVICE_OF_STATE,

@@ -372,7 +372,7 @@ impl World {
         for (key, name) in KEYS.iter().enumerate() {
             let stored = self.store.values.get(&StoredKey::new(&names, self.plan.policy.name(), name));
             let working = stored.map(|found| found.data.clone());
-            let mut working = super::decision::WorkingValue::new(working);
+            let mut working = super::decision::WorkingValue::new(working, self.clock());
             let entry = Entry { plan: &self.plan, key: name, operation: Operation::peek(1) };
             let answer = super::decision::decide(&entry, &mut working, self.clock()).expect("a value of ours");
             let used = self.limit as i64 - answer.views[0].left;

@@ -27,7 +27,7 @@ impl FollowedHosts {
         let entries = text.split(',').enumerate().map(|(index, entry)| {
             Followed::parse(entry.trim()).ok_or_else(|| {
                 Error::config(format!(
-                    "entry {} of follow is no host and no network: list them with commas, as in \
+                    "entry {} of follow is neither a host nor a network: list them with commas, as in \
                      follow=10.0.0.0/8,redis-1.internal,*.cache.internal",
                     index + 1
                 ))
