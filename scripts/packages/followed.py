@@ -19,7 +19,8 @@ from pathlib import Path
 
 from installed import ROOT, suffix
 
-sys.path[:0] = [str(ROOT / "tests" / "python"), str(ROOT / "tests" / "servers")]
+sys.path.insert(0, str(ROOT / "tests" / "python"))
+sys.path.insert(0, str(ROOT / "tests" / "servers"))
 
 from followed_page import INSTALLS, FollowedPage
 from snippets import Block, blocks_of, is_followed, pages

@@ -19,6 +19,7 @@ from tidegate import AsyncLimiter, Decision, Hold, Limiter, _tracing
 
 THREADS = 4
 ROUNDS = 100
+TWICE = "a call cannot be awaited twice: make it again, or keep its result"
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +70,7 @@ def test_one_of_several_threads_awaits_a_call() -> None:
         answers = awaited_at_once(*[call] * THREADS)
         [decision] = [answer for answer in answers if isinstance(answer, Decision)]
         assert decision.allowed
-        assert [a for a in answers if a is not decision] == ["a call cannot be awaited twice: make it again, or keep its result"] * (THREADS - 1)
+        assert [a for a in answers if a is not decision] == [TWICE] * (THREADS - 1)
     assert awaited_at_once(limiter.peek("api", "one"))[0].remaining == 100_000 - ROUNDS
 
 
@@ -78,7 +79,7 @@ def test_a_call_is_closed_while_another_thread_awaits_it() -> None:
     for _ in range(ROUNDS):
         call: Any = limiter.check("api", "one")
         [answer], _ = at_once(partial(awaited_at_once, call), call.close)
-        assert isinstance(answer, Decision) or answer == "a call cannot be awaited twice: make it again, or keep its result"
+        assert isinstance(answer, Decision) or answer == TWICE
 
 
 def test_several_threads_release_a_hold(store: str, prefix: str) -> None:
