@@ -6,7 +6,9 @@ use std::future::Future;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::MAX_ENTRIES;
-use super::key_value_store::{Change, KeyValueStore, StoreAnswer, StoreFailure, Swapped, Value};
+use super::key_value_store::{
+    KeyChange as Change, KeyValueStore, StandingValue as Value, StoreAnswer, StoreFailure, Swapped,
+};
 use crate::error::{Error, Result};
 
 /// A method of the store may take this long.
