@@ -41,7 +41,9 @@ pub use completion_queue::{CompletionQueue, Outcome};
 pub use json::{counters_json, metrics_json, samples_json, stats_json};
 pub use parts::Parts;
 #[cfg(feature = "redis")]
-pub use questions::{Asked, CallerQuestions, HostStore, Question, Reply, begin_verify, verify_awaited};
+pub use questions::{
+    AskedMethod as Asked, CallerQuestions, HostStore, MethodReply as Reply, Question, begin_verify, verify_awaited,
+};
 pub use reply_poller::ReplyPoller;
 #[cfg(feature = "redis")]
 pub use servers::{

@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// The method that is called, and its argument.
 #[derive(Debug)]
-pub enum Asked {
+pub enum AskedMethod {
     /// `read`
     Read(Vec<Vec<u8>>),
     /// `compare_and_swap`
@@ -33,7 +33,7 @@ pub enum Asked {
 
 /// The answer of a method.
 #[derive(Debug)]
-pub enum Reply {
+pub enum MethodReply {
     /// Of `read`.
     Values(Option<SystemTime>, Vec<Option<Value>>),
     /// Of `compare_and_swap`.
@@ -47,9 +47,9 @@ pub enum Reply {
 /// A call of a method, which the host makes.
 pub struct Question {
     /// The method.
-    pub asked: Asked,
+    pub asked: AskedMethod,
     deadline: Instant,
-    answer: oneshot::Sender<Result<Reply, StoreFailure>>,
+    answer: oneshot::Sender<Result<MethodReply, StoreFailure>>,
 }
 
 impl Question {
@@ -66,7 +66,7 @@ impl Question {
     }
 
     /// Answers it.
-    pub fn answer(self, answer: Result<Reply, StoreFailure>) {
+    pub fn answer(self, answer: Result<MethodReply, StoreFailure>) {
         // The asker may have given up.
         drop(self.answer.send(answer));
     }
@@ -93,7 +93,7 @@ pub struct HostStore {
 }
 
 impl HostStore {
-    async fn ask(&self, asked: Asked, timeout: Duration) -> Result<Reply, StoreFailure> {
+    async fn ask(&self, asked: AskedMethod, timeout: Duration) -> Result<MethodReply, StoreFailure> {
         let (answer, answered) = oneshot::channel();
         (self.post)(Question { asked, deadline: Instant::now() + timeout, answer });
         answered.await.unwrap_or_else(|_| Err(StoreFailure::Failed(BoxError::from("the call was dropped"))))
@@ -106,22 +106,22 @@ fn confused<T>() -> Result<T, StoreFailure> {
 
 impl KeyValueStore for HostStore {
     async fn read(&self, keys: &[&[u8]], timeout: Duration) -> StoreAnswer<Option<Value>> {
-        match self.ask(Asked::Read(keys.iter().map(|key| key.to_vec()).collect()), timeout).await? {
-            Reply::Values(now, values) => Ok((now, values)),
+        match self.ask(AskedMethod::Read(keys.iter().map(|key| key.to_vec()).collect()), timeout).await? {
+            MethodReply::Values(now, values) => Ok((now, values)),
             _ => confused(),
         }
     }
 
     async fn compare_and_swap(&self, changes: &[Change], timeout: Duration) -> StoreAnswer<Swapped> {
-        match self.ask(Asked::Swap(changes.to_vec()), timeout).await? {
-            Reply::Swapped(now, results) => Ok((now, results)),
+        match self.ask(AskedMethod::Swap(changes.to_vec()), timeout).await? {
+            MethodReply::Swapped(now, results) => Ok((now, results)),
             _ => confused(),
         }
     }
 
     async fn scan(&self, prefix: &[u8], timeout: Duration) -> Result<Vec<Vec<u8>>, StoreFailure> {
-        match self.ask(Asked::Scan(prefix.to_vec()), timeout).await? {
-            Reply::Keys(keys) => Ok(keys),
+        match self.ask(AskedMethod::Scan(prefix.to_vec()), timeout).await? {
+            MethodReply::Keys(keys) => Ok(keys),
             _ => confused(),
         }
     }
@@ -134,8 +134,8 @@ impl KeyValueStore for HostStore {
         if !self.has_epoch {
             return Ok(None);
         }
-        match self.ask(Asked::Epoch, timeout).await? {
-            Reply::Epoch(epoch) => Ok(Some(epoch)),
+        match self.ask(AskedMethod::Epoch, timeout).await? {
+            MethodReply::Epoch(epoch) => Ok(Some(epoch)),
             _ => confused(),
         }
     }
@@ -185,12 +185,12 @@ pub async fn verify_awaited(store: HostStore) -> Result<()> {
 /// The questions of a store whose methods block. The callers who wait for an answer make its calls. A thread that lives only as long as
 /// there are calls makes those for which no caller is free, such as the renewal of a hold.
 pub struct CallerQuestions {
-    shared: PerProcess<Shared>,
+    shared: PerProcess<SharedQuestions>,
     run: Arc<dyn Fn(Question) + Send + Sync>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct SharedQuestions {
     state: Mutex<WaitingQuestions>,
     changed: Condvar,
 }
@@ -208,8 +208,8 @@ impl CallerQuestions {
         Self { shared: PerProcess::new(), run: Arc::new(run) }
     }
 
-    fn shared(&self) -> Arc<ProcessValue<Shared>> {
-        self.shared.get_or_init(Shared::default)
+    fn shared(&self) -> Arc<ProcessValue<SharedQuestions>> {
+        self.shared.get_or_init(SharedQuestions::default)
     }
 
     /// Takes a question.
@@ -221,7 +221,7 @@ impl CallerQuestions {
     }
 
     /// Finds a caller for a question, or starts a thread.
-    fn hand_on(&self, shared: &Arc<ProcessValue<Shared>>, state: &WaitingQuestions) {
+    fn hand_on(&self, shared: &Arc<ProcessValue<SharedQuestions>>, state: &WaitingQuestions) {
         if state.questions.is_empty() {
             return;
         }

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant, SystemTime};
 use super::completion::Wake;
 
 /// The cause of a failure.
-pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub type StoreCause = Box<dyn std::error::Error + Send + Sync>;
 
 /// A value that stands in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Value {
+pub struct StandingValue {
     /// The version. It never repeats for a key, not even after the value was deleted.
     pub version: Vec<u8>,
     /// The bytes.
@@ -21,7 +21,7 @@ pub struct Value {
 
 /// A change of one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
+pub struct KeyChange {
     /// The key.
     pub key: Vec<u8>,
     /// The version that it replaces. `None`: there must be no value.
@@ -38,7 +38,7 @@ pub enum Swapped {
     /// It was done.
     Done,
     /// It was not done, because this value stands there. `None`: there is none.
-    Lost(Option<Value>),
+    Lost(Option<StandingValue>),
 }
 
 /// Why a method of a store has no answer. Any error becomes `Failed` with `?`.
@@ -46,9 +46,9 @@ pub enum Swapped {
 #[non_exhaustive]
 pub enum StoreFailure {
     /// A swap certainly did not happen. Tidegate tries it again until the deadline of its call.
-    NotApplied(BoxError),
+    NotApplied(StoreCause),
     /// A read failed, or a swap may have happened.
-    Failed(BoxError),
+    Failed(StoreCause),
     /// The answer of the method has not the form that it must have.
     WrongAnswer(String),
 }
@@ -110,12 +110,16 @@ pub type StoreAnswer<T> = Result<(Option<SystemTime>, Vec<T>), StoreFailure>;
 /// ```
 pub trait KeyValueStore: Send + Sync + 'static {
     /// Reads at most 256 keys of at most 64 bytes each. `timeout` is the time that is left.
-    fn read(&self, keys: &[&[u8]], timeout: Duration) -> impl Future<Output = StoreAnswer<Option<Value>>> + Send;
+    fn read(
+        &self,
+        keys: &[&[u8]],
+        timeout: Duration,
+    ) -> impl Future<Output = StoreAnswer<Option<StandingValue>>> + Send;
 
     /// Makes at most 256 changes, each only if the key has the version of the change.
     fn compare_and_swap(
         &self,
-        changes: &[Change],
+        changes: &[KeyChange],
         timeout: Duration,
     ) -> impl Future<Output = StoreAnswer<Swapped>> + Send;
 

@@ -42,8 +42,8 @@ pub(crate) use forgotten_denials::ForgottenDenials;
 use key_names::KeyNames;
 #[cfg(feature = "redis")]
 pub use key_value_store::{
-    BoxError, CallerQueue, Change, DEFAULT_MAX_VALUE, KeyValueStore, StoreAnswer, StoreFailure, Swapped, Value,
-    WaitingCaller,
+    CallerQueue, DEFAULT_MAX_VALUE, KeyChange as Change, KeyValueStore, StandingValue as Value, StoreAnswer,
+    StoreCause as BoxError, StoreFailure, Swapped, WaitingCaller,
 };
 use layer_states::LayerStates;
 use request::{Answer, Entry, SimpleAnswer};

@@ -58,7 +58,8 @@ impl Table {
         } else if self.has("drops a value at its second") {
             Duration::from_secs(since.as_secs())
         } else {
-            since
+            // A store may drop a value later.
+            return Some(value.clone());
         };
         (SystemTime::now() < UNIX_EPOCH + until).then(|| value.clone())
     }

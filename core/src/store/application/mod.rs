@@ -8,9 +8,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::runtime::Handle;
 
 use super::completion::{awaited, wake};
-use super::key_value_store::{CallerQueue, Change, KeyValueStore, StoreFailure, Swapped, Value, WaitingCaller};
+use super::key_value_store::{
+    CallerQueue, KeyChange as Change, KeyValueStore, StandingValue as Value, StoreFailure, Swapped, WaitingCaller,
+};
 use super::stored_key::StoredKey;
-pub(crate) use super::swap::runtime;
 use super::swap::{
     self, CallId, ChangeSet, Event, FoundValue, IoOutcome, Promises, SwapIo, SwapResult, SwapServer, SwapStore,
     Version, received, waking,
@@ -18,6 +19,11 @@ use super::swap::{
 use super::{MAX_ENTRIES, OpenStore};
 use crate::error::{Error, ErrorKind, Result, visible};
 use crate::process::lock::InheritedMutex;
+
+/// A runtime for one thread, for hosts.
+pub(crate) fn runtime() -> Result<tokio::runtime::Runtime> {
+    swap::runtime()
+}
 
 /// The calls of the methods that may be on the way at once.
 const MAX_CALLS: usize = 4;
@@ -44,7 +50,7 @@ pub(crate) fn opener<K: KeyValueStore>(store: K) -> OpenStore {
     let store = Arc::new(store);
     Arc::new(move |names, timeout| {
         // The first runtime makes globals of the process. A fork while another thread makes them would leave them half made.
-        drop(runtime()?);
+        drop(swap::runtime()?);
         let (name, all_or_none) = (store.name(), store.all_or_none());
         let store = ApplicationStore { store: Arc::clone(&store), name, runtime: InheritedMutex::default() };
         Ok((Arc::new(SwapStore::new(store, names, timeout)), all_or_none))
