@@ -36,7 +36,7 @@ def spawn(
         # was alone in its session has got none for seconds.
         os.setpgid(0, 0)
         if disk is not None:
-            _mount(*disk)
+            _mount(*disk, user)
         if user is not None:
             os.setgroups([])
             os.setgid(user.pw_gid)
@@ -59,11 +59,12 @@ def spawn(
         )
 
 
-def _mount(folder: str, size: str) -> None:
+def _mount(folder: str, size: str, user: pwd.struct_passwd | None) -> None:
     # In a list of mounts of its own, which ends with the last process that has it.
+    owner = f",uid={user.pw_uid},gid={user.pw_gid}" if user is not None else ""
     mounts = [
         (b"none", b"/", None, MS_REC | MS_PRIVATE, None),
-        (b"tmpfs", folder.encode(), b"tmpfs", 0, f"size={size},mode=0777".encode()),
+        (b"tmpfs", folder.encode(), b"tmpfs", 0, f"size={size},mode=0700{owner}".encode()),
     ]
     if _libc is None or _libc.unshare(CLONE_NEWNS) != 0 or any(_libc.mount(*mount) != 0 for mount in mounts):
         os._exit(1)
