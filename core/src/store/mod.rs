@@ -98,6 +98,11 @@ pub(crate) trait Store: Send + Sync {
     /// The keys of the entry's policy that have an override, in any order. The caller waits.
     fn overrides(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer>;
 
+    /// Fails for a policy whose values the store cannot keep.
+    fn accepts(&self, _plan: &Plan) -> Result<()> {
+        Ok(())
+    }
+
     /// Closes what is open. Calls that still wait fail with `closed`.
     fn close(&self) {}
 }
