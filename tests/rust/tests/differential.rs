@@ -29,11 +29,6 @@ fn memory_and_a_cluster_agree() {
 }
 
 #[test]
-fn memory_and_postgres_agree() {
-    agree(Kind::Postgres, HISTORIES / 10, 3);
-}
-
-#[test]
 fn memory_and_a_file_agree() {
     let shared = SharedFile::new();
     let clock = || Arc::new(ManualClock::new(Duration::ZERO));
@@ -202,15 +197,14 @@ fn seeds(histories: u64) -> Vec<u64> {
 }
 
 fn agree(kind: Kind, histories: u64, seconds: u64) {
-    let servers = Servers::start(kind);
-    let url = format!("{}{}", servers.url(), if kind == Kind::Postgres { "?create=yes" } else { "" });
+    let redis = Servers::start(kind);
     let (one, mut seeds) = (setting("TIDEGATE_SEED"), within(seconds, seeds(histories)));
     let clock = || Arc::new(ManualClock::new(Duration::ZERO));
     let (memory_clock, redis_clock) = (clock(), clock());
     let memory = Limiter::builder().clock(Arc::clone(&memory_clock)).build().expect("a memory limiter");
     // Every fourth history uses the deny cache too. Its answers must be the same.
     let [store, layered] = [Duration::ZERO, Duration::from_secs(60)].map(|longest| {
-        let store = Limiter::builder().store(&*url).timeout(Duration::from_secs(10)).deny_cache(longest);
+        let store = Limiter::builder().store(redis.url()).timeout(Duration::from_secs(10)).deny_cache(longest);
         let store = store.on_store_error(OnStoreError::Raise);
         store.clock(Arc::clone(&redis_clock)).build().expect("a redis limiter")
     });

@@ -3,7 +3,6 @@
 //! `TIDEGATE_SOAK` sets the seconds of each run, `TIDEGATE_SEED` the order of faults.
 
 mod cluster;
-mod postgres;
 mod run;
 mod seeded;
 mod sentinel;

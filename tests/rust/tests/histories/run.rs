@@ -152,8 +152,6 @@ pub(crate) struct Soak {
     clients: Vec<Client>,
     kinds: u64,
     seed: u64,
-    /// By so many microseconds an answer may be earlier than its call.
-    pub(crate) earlier: u64,
 }
 
 /// One at a time: their times add up to the time that was set.
@@ -163,7 +161,7 @@ impl Soak {
     pub(crate) fn new(name: &str, url: &str, schedule: Schedule, kinds: u64) -> Self {
         let seed = setting("TIDEGATE_SEED").unwrap_or_else(|| u64::from(std::process::id()));
         println!("{name}: seed {seed}");
-        Self { name: name.to_owned(), clients: clients(url, &schedule, seed, 6), kinds, seed, earlier: 0 }
+        Self { name: name.to_owned(), clients: clients(url, &schedule, seed, 6), kinds, seed }
     }
 
     /// Runs for the time that was set, a quarter of it for each of the four arrangements of servers, or for `seconds`. Long
@@ -183,7 +181,7 @@ impl Soak {
                 client.schedule.run = format!("{}-{}", self.name, self.seed);
             }
             let piece = rest.min(Duration::from_secs(30));
-            let mut recorded = record(&self.clients, &Language::wanted(), piece, self.seed, |log, random| {
+            let recorded = record(&self.clients, &Language::wanted(), piece, self.seed, |log, random| {
                 if left.is_empty() {
                     left = (0..self.kinds).collect();
                 }
@@ -195,7 +193,6 @@ impl Soak {
                 let at = |time: u64| wall + (time - monotonic) / 1_000;
                 println!("{} to {}: {}", at(fault.begin), at(fault.end), fault.name);
             }
-            recorded.readings.push((monotonic, wall - self.earlier));
             assert_explained(&recorded.check());
         }
     }

@@ -4,6 +4,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use tidegate::host::set_up_postgres;
 use tidegate::{ErrorKind, Limiter, OnStoreError, Source};
 use tidegate_tests::lateness::LatenessProbe;
 use tidegate_tests::servers::{Kind, Servers};
@@ -105,7 +106,8 @@ fn connections_passwords_and_the_disk_run_out() {
     let server = Servers::start_with(Kind::Postgres, options);
     server.command(0, &["CREATE ROLE app LOGIN PASSWORD 'hunter2'", "GRANT CREATE ON SCHEMA public TO app"]);
     let url = server.url().replace("harness:sEcret1", "app:hunter2");
-    let table = format!("{url}?create=yes&connections=2");
+    set_up_postgres(&url, PATIENCE).expect("a table");
+    let table = format!("{url}?connections=2");
     let mut caller = Caller::of(&table);
     caller.recovers("started");
     let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'app'";

@@ -235,6 +235,8 @@ fn a_list_of_stores_has_no_postgres() {
 #[test]
 fn units_of_a_lease_go_back_unless_the_server_has_restarted() {
     let (server, url) = server();
+    // Without this the crash would lose the charge itself.
+    let url = format!("{url}&durability=sync");
     let clock = Arc::new(ManualClock::new(Duration::from_secs(1_704_067_200)));
     let leased = |key: &str| {
         let limiter = builder(&url).on_store_error(OnStoreError::Raise).clock(Arc::clone(&clock)).build();
