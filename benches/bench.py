@@ -3,9 +3,9 @@ and calls it.
 
     python benches/bench.py [--only python,node] [--quick] [--report | --list]
 
-The parts are python, node, http, outgoing, memory, machine, denied, leases, server, start, bytes and keys. A measured
-part replaces its figures in results.json. The page and the charts are then drawn from the figures of all parts.
-`--report` only draws, `--list` only names the cases.
+The parts are python, node, http, outgoing, memory, machine, postgres, denied, leases, server, start, bytes and keys. A
+measured part replaces its figures in results.json. The page and the charts are then drawn from the figures of all
+parts. `--report` only draws, `--list` only names the cases.
 """
 
 from __future__ import annotations

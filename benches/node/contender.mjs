@@ -14,8 +14,8 @@ const given = Object.fromEntries(process.argv.slice(2).map((argument) => argumen
 const { mode, contender, url, kind = 'fixed' } = given;
 const [seconds, warm] = [Number(given.seconds), Number(given.warm)];
 const count = Number(given.keys ?? 1);
-// One hot key is one that no other round has used; but a key to deny stays denied.
-const hot = kind === 'denied' ? 'hot' : `hot:${process.pid}`;
+// One hot key is one that no other round has used, unless processes share it; but a key to deny stays denied.
+const hot = kind === 'denied' ? 'hot' : (given.key ?? `hot:${process.pid}`);
 const keys =
   count === 1 ? [hot] : Array.from({ length: count }, (_, index) => `user:${String(index).padStart(7, '0')}`);
 

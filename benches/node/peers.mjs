@@ -5,8 +5,9 @@ import process from 'node:process';
 import { ClusterMemoryStoreWorker } from '@express-rate-limit/cluster-memory-store';
 import { MemoryStore } from 'express-rate-limit';
 import { Redis } from 'ioredis';
+import pg from 'pg';
 import { RedisStore } from 'rate-limit-redis';
-import { RateLimiterMemory, RateLimiterRedis } from 'rate-limiter-flexible';
+import { RateLimiterMemory, RateLimiterPostgres, RateLimiterRedis } from 'rate-limiter-flexible';
 import { Limiter, Policy } from 'tidegate';
 
 const HIGH = 1_000_000_000;
@@ -70,8 +71,33 @@ function flexible(url, options) {
 
 const FEW = { points: 5, duration: 3_600, keyPrefix: `few${process.pid}` };
 
+/** A limiter on a table. Its promise is settled when the table is there. */
+function flexibleOnPostgres(url, options = {}) {
+  const storeClient = new pg.Pool({ connectionString: url });
+  const all = { storeClient, points: HIGH, duration: 3_600, tableName: 'flexible', ...options };
+  return new Promise((resolve, reject) => {
+    const limiter = new RateLimiterPostgres(all, (error) => (error ? reject(error) : resolve(settled(limiter))));
+  });
+}
+
+const onPostgres = (url) => `${url}?create=yes`;
+
 export const contenders = {
   tidegate,
+  'tidegate on Postgres': (url, kind) => tidegate(onPostgres(url), kind),
+  'rate-limiter-flexible on Postgres': (url) => flexibleOnPostgres(url),
+  'tidegate on Postgres, two keys'(url) {
+    const limiter = new Limiter({ store: onPostgres(url), timeoutMs: 20_000 });
+    return (key) =>
+      limiter.checkAll([
+        ['fixed-window 1000000000/hour', key],
+        ['fixed-window 1000000000/hour', 'shared'],
+      ]);
+  },
+  async 'rate-limiter-flexible on Postgres, two keys'(url) {
+    const consume = await flexibleOnPostgres(url);
+    return (key) => Promise.all([consume(key), consume('shared')]);
+  },
   'ioredis evalsha': (url) => evalsha(url, {}),
   'ioredis evalsha, auto-pipelining': (url) => evalsha(url, { enableAutoPipelining: true }),
   'rate-limiter-flexible': (url, kind) => flexible(url, kind === 'denied' ? FEW : { points: HIGH, duration: 3_600 }),

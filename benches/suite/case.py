@@ -60,8 +60,8 @@ class Case:
     reference: str = ""
     # The figures are shown as shares of this contender's figure, such as that of the service without a limiter.
     share_of: str = ""
-    # The kinds of stores beside memory: "single" and "cluster" are Redis servers, "file" is a file. A case may use
-    # several.
+    # The kinds of stores beside memory: "single" and "cluster" are Redis servers, "file" is a file, "postgres" is a
+    # server. A case may use several.
     servers: tuple[str, ...] = ("single",)
     one_core: bool = False
     # The client may use both cores, which it then shares with the server.

@@ -56,7 +56,7 @@ def measure(case: Case, contender: Contender, programs: Programs, servers: CaseS
     cpu = (servers.cpu(kind) - before[0]) * 1e6 / decisions if kind else 0.0
     if case.server_cpu:
         beside["checks/s"] = figures["value"]
-    elif kind and decisions > 1_000:
+    elif kind in ("single", "cluster") and decisions > 1_000:
         beside["Redis CPU, µs"] = cpu
     if case.calls:
         beside["Redis calls per 100"] = (servers.calls(kind) - before[1]) * 100 / decisions

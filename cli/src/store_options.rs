@@ -67,6 +67,11 @@ impl ChosenStore {
         self.all().find(|url| url.starts_with("file:"))
     }
 
+    /// The URL of a table in PostgreSQL, if that is the store.
+    pub(crate) fn postgres(&self) -> Option<&str> {
+        self.all().find(|url| url.starts_with("postgres"))
+    }
+
     /// Every URL.
     pub(crate) fn all(&self) -> impl Iterator<Item = &str> {
         self.urls.iter().map(String::as_str).chain(self.rollout.iter().map(|(url, _)| url.as_str()))

@@ -90,8 +90,10 @@ has_redis() {
     [ "$redis" != redis-server ] || at_least "$oldest_redis" "$(redis-server --version | sed -n 's/.* v=\([0-9.]*\).*/\1/p')"
 }
 
-# Debian keeps the server out of PATH, in a folder of its version.
-has_postgres() { has initdb || compgen -G "/usr/lib/postgresql/*/bin/initdb" >/dev/null; }
+# Debian keeps the server out of PATH, in a folder of its version, and the pooler in a folder of root.
+has_postgres() {
+    { has initdb || compgen -G "/usr/lib/postgresql/*/bin/initdb" >/dev/null; } && { has pgbouncer || [ -x /usr/sbin/pgbouncer ]; }
+}
 
 has_node() { has node && has npm && at_least "$oldest_node" "$(node --version | tr -d v)"; }
 
@@ -124,7 +126,7 @@ describe() {
                 echo "$redis, which TIDEGATE_REDIS_SERVER names"
             fi
             ;;
-        postgres) echo "PostgreSQL 14 or newer (initdb and postgres)" ;;
+        postgres) echo "PostgreSQL 14 or newer (initdb and postgres), and PgBouncer" ;;
         node) echo "Node $oldest_node or newer with npm$(found node --version)" ;;
         venv) echo "the packages of tests/python/requirements.txt, in .cache/venv" ;;
         modules) echo "the packages of package-lock.json, in node_modules" ;;

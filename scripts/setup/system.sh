@@ -55,9 +55,9 @@ packages_of() {
                 brew) echo redis ;;
             esac
             ;;
-        apt-postgres) echo postgresql ;;
-        dnf-postgres) echo postgresql-server ;;
-        brew-postgres) echo postgresql@17 ;;
+        apt-postgres) echo postgresql pgbouncer ;;
+        dnf-postgres) echo postgresql-server pgbouncer ;;
+        brew-postgres) echo postgresql@17 pgbouncer ;;
         apt-headers) echo libssl-dev ;;
         dnf-headers) echo openssl-devel ;;
         brew-headers) echo openssl@3 ;;

@@ -177,7 +177,7 @@ demo_offline() {
 test_refused() {
     fresh 0
     installs_nothing 0 "TIDEGATE_SETUP=no make test"
-    says "apt-get install -y --no-install-recommends ca-certificates gcc libc6-dev curl python3 python3-venv openssl redis-server postgresql"
+    says "apt-get install -y --no-install-recommends ca-certificates gcc libc6-dev curl python3 python3-venv openssl redis-server postgresql pgbouncer"
     says "nodejs"
 }
 

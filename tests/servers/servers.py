@@ -2,9 +2,9 @@
 
     python3 tests/servers/servers.py '{"kind": "single", "options": {"tls": true}}'
 
-Kinds are single, replica, sentinel, cluster and postgres. harness/options.py lists the options. Once the servers
-answer, one JSON line on stdout has their addresses. Then the harness reads commands from stdin, one JSON object per
-line, and answers each with one JSON line:
+Kinds are single, replica, sentinel, cluster, postgres, standby and pgbouncer. harness/options.py lists the options.
+Once the servers answer, one JSON line on stdout has their addresses. Then the harness reads commands from stdin, one
+JSON object per line, and answers each with one JSON line:
 
     {"do": "kill", "server": 0}     also stop, cont, start, restart (same port, no data)
     {"do": "command", "server": 0, "args": ["CONFIG", "SET", "maxmemory", "1mb"]}     SQL, for PostgreSQL

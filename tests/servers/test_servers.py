@@ -124,6 +124,22 @@ class Kinds(Gone):
             self.assertTrue(servers.url.startswith("rediss+cluster://"))
         self.assert_gone(servers.json)
 
+    def test_a_standby_that_is_promoted(self) -> None:
+        with Servers("standby") as servers:
+            servers.command("CREATE TABLE written AS SELECT 1 AS number")
+            tables = "SELECT count(*) FROM pg_tables WHERE tablename = 'written'"
+            self.assertTrue(eventually(lambda: servers.command(tables, server=1) == ["1"]))
+            servers.kill(0)
+            servers.command("SELECT pg_promote()", "INSERT INTO written VALUES (2)", server=1)
+            self.assertEqual(servers.command("SELECT count(*) FROM written", server=1), ["2"])
+        self.assert_gone(servers.json)
+
+    def test_a_pooler_that_is_restarted(self) -> None:
+        with Servers("pgbouncer") as servers:
+            servers.restart(1)
+            self.assertEqual(servers.command("SELECT 1", server=1), ["1"])
+        self.assert_gone(servers.json)
+
 
 class Options(Gone):
     def test_tls_wants_the_clients_certificate(self) -> None:

@@ -129,6 +129,8 @@ class Machine:
         self.change("scripts/setup/needs.sh", "/usr/lib/postgresql", str(folder / "postgresql"))
         for name in ("postgresql", "postgresql-server", "postgresql@17"):
             self.package(name, initdb="")
+        self.change("scripts/setup/needs.sh", "/usr/sbin/pgbouncer", str(folder / "pgbouncer"))
+        self.package("pgbouncer", pgbouncer="")
         self.package("python3", python3=PYTHON)
         self.package("curl", curl=DOWNLOADER)
         self.is_user("root")
@@ -154,7 +156,7 @@ class Machine:
 
     def has_all(self) -> None:
         """Installs everything that the tests need."""
-        self.has("nodejs", "cargo", "gcc", "openssl", "redis-server", "postgresql", "python3", "curl")
+        self.has("nodejs", "cargo", "gcc", "openssl", "redis-server", "postgresql", "pgbouncer", "python3", "curl")
         venv = self.checkout / ".cache" / "venv"
         (venv / "bin").mkdir(parents=True)
         shutil.copy2(self.bin / "python3", venv / "bin" / "python")

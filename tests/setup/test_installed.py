@@ -33,7 +33,8 @@ class Installed(Setup):
             ["apt-get", "curl", "rustup-init", "python3", "python", "python", "npm"],
         )
         self.assertTrue(
-            made[0].endswith(" gcc libc6-dev curl python3 python3-venv openssl redis-server postgresql"), made[0]
+            made[0].endswith(" gcc libc6-dev curl python3 python3-venv openssl redis-server postgresql pgbouncer"),
+            made[0],
         )
         self.assertEqual(made[3], "python3 -m venv .cache/venv")
         self.assertIn("--requirement tests/python/requirements.txt", made[4])
@@ -67,7 +68,9 @@ class Installed(Setup):
         self.machine.is_system("Linux", "dnf")
         self.machine.offers_rust()
         made = self.installed()
-        self.assertEqual(made[0], "dnf install -y -q gcc curl python3 openssl /usr/bin/redis-server postgresql-server")
+        self.assertEqual(
+            made[0], "dnf install -y -q gcc curl python3 openssl /usr/bin/redis-server postgresql-server pgbouncer"
+        )
 
     def test_with_brew(self) -> None:
         self.machine.is_system("Darwin", "brew")

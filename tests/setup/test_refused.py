@@ -99,12 +99,18 @@ class Refused(Setup):
     def test_everything_is_in_one_message(self) -> None:
         told = self.refused(TIDEGATE_SETUP="no", SSL_CERT_FILE="/nowhere")
         self.assertEqual(len(told.split("setup: TIDEGATE_SETUP")[0].splitlines()), 11)
-        self.assertIn("ca-certificates gcc libc6-dev curl python3 python3-venv openssl redis-server postgresql\n", told)
+        self.assertIn(
+            "ca-certificates gcc libc6-dev curl python3 python3-venv openssl redis-server postgresql pgbouncer\n", told
+        )
 
     def test_other_systems(self) -> None:
         for system, manager, line in (
-            ("Linux", "dnf", "dnf install -y gcc curl python3 openssl /usr/bin/redis-server postgresql-server\n"),
-            ("Darwin", "brew", "brew install python@3.13 openssl redis postgresql@17\n"),
+            (
+                "Linux",
+                "dnf",
+                "dnf install -y gcc curl python3 openssl /usr/bin/redis-server postgresql-server pgbouncer\n",
+            ),
+            ("Darwin", "brew", "brew install python@3.13 openssl redis postgresql@17 pgbouncer\n"),
             ("Linux", "", "# Redis 6.2 or newer: https://redis.io/"),
         ):
             with self.subTest(system=system, manager=manager):
@@ -118,9 +124,8 @@ class NotAllowed(Setup):
         self.machine.has("python3", "curl")
         told = self.refused()
         self.assertIn("it is not root, and sudo asks for a password", told)
-        line = (
-            "apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev openssl redis-server postgresql"
-        )
+        line = "apt-get update && apt-get install -y --no-install-recommends "
+        line += "gcc libc6-dev openssl redis-server postgresql pgbouncer"
         self.assertIn(f"    sudo sh -c '{line}'\n", told)
         self.assertIn(f"setup: the command itself installs the rest then:\n    Rust {PINNED}, into .cache/rustup", told)
 

@@ -870,11 +870,12 @@ class Limiter(Generic[Name]):
       a guessed key, such as an address, was used. All limiters that share limits need the same secret.
     - `timeout`: the longest time that a call may wait for the store, in seconds, 0.25 by default.
     - `on_store_error`: the answer to a check when the store fails: "raise", "open", "closed" or "local" (the default).
-    - `deny_cache`: for how many seconds a denied key may be denied without asking the store; 1.0 by default, 0 is off.
-    - `on_change`: called with a StoreChange when a store is lost, refuses or is back, on a thread of its own.
-    - `on_near_limit`: called with a NearLimit before a key reaches a limit, once for each policy, key and window, on a thread of its own.
-    - `near_limit`: the part of a limit from which on it is near. By default it is 0.8.
-    - `watch`: for `from_file`, after how many seconds the file is read again to find a change. By default it is 0, which never looks.
+    - `deny_cache`: the seconds for which a denial is repeated without a call to the store, 1.0 by default. 0 turns it off.
+    - `on_change`: a function that gets a StoreChange when a store is lost, refuses calls or is back. It runs on a separate thread.
+    - `on_near_limit`: a function that gets a NearLimit before a key reaches a limit, once for each policy, key and window. It runs on a
+      separate thread.
+    - `near_limit`: the part of a limit from which on it is near, 0.8 by default.
+    - `watch`: for `from_file`, the seconds between two looks at the file for a change. By default it is 0, which never looks.
     - `clock`: a ManualClock, for tests.
     - `log_refusals`: True logs each refusal to the logger "tidegate", at most ten a second.
 
@@ -1443,7 +1444,8 @@ class Policy:
     @property
     def overrides(self, /) -> dict[str, str] | None:
         """
-        Other limits for single keys, by the key or by the network of an address: a notation, or `none` for no limit.
+        Other limits for single keys, by the key or by the network of an address: a notation, or `none` for a key
+        without limits.
         """
     def paced(self, /, margin: float | timedelta = ...) -> Policy:
         """

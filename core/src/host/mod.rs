@@ -36,7 +36,9 @@ pub use crate::store::key_names::KeyNames;
 #[cfg(all(unix, feature = "redis"))]
 pub use crate::store::machine::StoredFile;
 #[cfg(feature = "postgres")]
-pub use crate::store::postgres::{ddl as postgres_ddl, set_up as set_up_postgres};
+pub use crate::store::postgres::{
+    StoredTable, TableFacts, TableSample, ddl as postgres_ddl, set_up as set_up_postgres,
+};
 pub use completion_queue::{CompletionQueue, Outcome};
 pub use json::{counters_json, metrics_json, samples_json, stats_json};
 pub use parts::Parts;

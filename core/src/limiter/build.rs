@@ -21,6 +21,7 @@ use crate::counting::DecisionCounts;
 use crate::counting::histogram::SharedHistogram;
 use crate::decision::LimiterId;
 use crate::error::{Error, Result, named};
+use crate::plan::plan_cache::plan_of;
 use crate::policy::prefix::why_no_prefix;
 use crate::process::fork::{self, ForkListener, PerProcess};
 use crate::process::log::Log;
@@ -118,7 +119,7 @@ impl Builder {
         log: &Arc<Log>,
     ) -> Result<Arc<dyn Store>> {
         if let (Some(open), [name]) = (&self.application, urls) {
-            let (store, all_or_none) = open(self.names()?, self.timeout)?;
+            let (store, all_or_none) = open(self.names()?, self.timeout, Arc::clone(log))?;
             let store = Breaker::around(store, name, self.timeout, Arc::clone(telemetry));
             return Ok(if all_or_none { store } else { Arc::new(OneByOne::new(store, self.timeout)) });
         }
@@ -153,7 +154,7 @@ impl Builder {
                     ));
                 }
                 #[cfg(feature = "postgres")]
-                StoreUrl::Postgres(table) => postgres::open(*table, self.names()?, self.timeout)?,
+                StoreUrl::Postgres(table) => postgres::open(*table, self.names()?, self.timeout, Arc::clone(log))?,
                 StoreUrl::Redis(server) => self.redis(*server, readers, log, telemetry.batch_sizes())?,
             };
             Ok((Breaker::around(store, url, self.timeout, Arc::clone(telemetry)), url.clone()))
@@ -243,6 +244,8 @@ impl Builder {
         log.file_warnings(&self.file_warnings);
         let forgotten_denials = ForgottenDenials::shared(&log);
         let (store, layers) = self.layers(&readers, &forgotten_denials, &log)?;
+        let in_file = self.source.as_ref().map_or(&[][..], |source| source.first().policies());
+        in_file.iter().chain(&self.policies).try_for_each(|policy| store.accepts(&plan_of(policy)))?;
         let seed = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), fork::id());
         let (shared_id, publishes, is_file) = (self.shared_id(&self.names()?), self.publishes, self.is_file());
         let id = LimiterId::of_digest(if layers.is_none() { seed } else { shared_id });
@@ -270,10 +273,7 @@ impl Builder {
         let answers = Arc::new(Answers { limiter: id, decisions, wait_queues, overrides, learned_waits });
         let core = Arc::new(LimiterCore {
             store,
-            policies: Policies::new(
-                self.source.as_ref().map_or(&[], |source| source.first().policies()),
-                self.policies,
-            ),
+            policies: Policies::new(in_file, self.policies),
             clock: self.clock,
             uses_store_of_file: self.uses_store_of_file,
             source: self.source,

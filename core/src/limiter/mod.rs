@@ -376,6 +376,7 @@ impl LimiterCore {
         let _reloading = self.reloading.lock();
         let file = source.reread(self.uses_store_of_file, &self.prefix)?;
         source.refuse_in_code(&file, self.policies.in_code())?;
+        file.policies().iter().try_for_each(|policy| self.store.accepts(&plan_of(policy)))?;
         let replaced = self.policies.replace(file.policies()).map_err(|gone| {
             source.refusal(&format!(
                 "the file has no longer a policy that is in use: {gone}. Keep it in the file, or remove its uses and restart"

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::plan::Plan;
 use crate::store::Store;
 use crate::store::call_context::{CallContext, Waits};
 use crate::store::completion::{Completion, WakeTarget};
@@ -108,6 +109,10 @@ impl<L: Layer> Store for Layered<L> {
 
     fn ping(&self, deadline: Option<Instant>) -> Result<()> {
         self.store.ping(deadline)
+    }
+
+    fn accepts(&self, plan: &Plan) -> Result<()> {
+        self.store.accepts(plan)
     }
 
     fn clear_all(&self) -> Result<()> {

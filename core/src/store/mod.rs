@@ -37,6 +37,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::Result;
 use crate::plan::Plan;
+use crate::process::log::Log;
 use call_context::CallContext;
 pub(crate) use forgotten_denials::ForgottenDenials;
 use key_names::KeyNames;
@@ -54,7 +55,7 @@ pub use verify::verify;
 pub(crate) const MAX_ENTRIES: usize = 256;
 
 /// Opens a store of the application. Returns it, and if it changes all keys of a call or none.
-pub(crate) type OpenStore = Arc<dyn Fn(KeyNames, Duration) -> Result<(Arc<dyn Store>, bool)> + Send + Sync>;
+pub(crate) type OpenStore = Arc<dyn Fn(KeyNames, Duration, Arc<Log>) -> Result<(Arc<dyn Store>, bool)> + Send + Sync>;
 
 /// A place that keeps usage, or a layer around one.
 pub(crate) trait Store: Send + Sync {
@@ -116,6 +117,11 @@ pub(crate) trait Store: Send + Sync {
 
     /// The keys of the entry's policy that have an override, in any order. The caller waits.
     fn overrides(&self, entry: &Entry<'_>, now: Option<u64>) -> Result<Answer>;
+
+    /// Fails for a policy whose values the store cannot keep.
+    fn accepts(&self, _plan: &Plan) -> Result<()> {
+        Ok(())
+    }
 
     /// Closes what is open. Calls that still wait fail with `closed`.
     fn close(&self) {}

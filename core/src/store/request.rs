@@ -225,6 +225,16 @@ impl Operation {
         self.frees() || matches!(self, Self::Block { .. })
     }
 
+    /// True if it takes units in advance, or gives such units back.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn is_of_lease(&self) -> bool {
+        match self {
+            Self::Lease(_) => true,
+            Self::GiveBack { charge, .. } => charge.generation != 0,
+            _ => false,
+        }
+    }
+
     /// True if it asks and consumes.
     pub(crate) const fn is_check(&self) -> bool {
         matches!(self, Self::Check { .. } | Self::Acquire { .. } | Self::Turn { .. } | Self::Take { .. })
@@ -354,7 +364,7 @@ impl Answer {
         self.rare.as_ref().map_or(0, |rare| rare.ahead)
     }
 
-    /// This answer, with the number of the connection over which it came. The holder of a lease needs it.
+    /// This answer, with the connection over which it came, or the epoch of its store. The holder of a lease needs it.
     #[cfg(feature = "redis")]
     pub(crate) fn over_connection(mut self, connection: Option<u64>) -> Self {
         if let Some(rare) = self.rare.as_mut().filter(|rare| rare.generation > 0) {

@@ -14,13 +14,14 @@ import { get, until } from './client.mjs';
 import { listening } from './servers/listening.mjs';
 
 const START = 1_704_067_200_000;
-const servers = await Servers.start();
-after(() => servers.close());
+const [servers, postgres] = await Promise.all([Servers.start(), Servers.start('postgres')]);
+after(() => Promise.all([servers.close(), postgres.close()]));
 
 const folder = mkdtempSync(join(tmpdir(), 'tidegate-'));
 after(() => rmSync(folder, { recursive: true }));
 
-for (const url of ['memory://', `file://${folder}/limits?max_bytes=4MB`, servers.url]) {
+const stores = ['memory://', `file://${folder}/limits?max_bytes=4MB`, servers.url, `${postgres.url}?create=yes`];
+for (const url of stores) {
   describe(url.split(':', 1)[0], () => {
     let prefixes = 0;
 

@@ -21,15 +21,16 @@ import { Servers } from '../../servers/servers.mjs';
 import { get } from './client.mjs';
 import { listening } from './servers/listening.mjs';
 
-const servers = await Servers.start();
-after(() => servers.close());
+const [servers, postgres] = await Promise.all([Servers.start(), Servers.start('postgres')]);
+after(() => Promise.all([servers.close(), postgres.close()]));
 
 let prefixes = 0;
 
 const folder = mkdtempSync(join(tmpdir(), 'tidegate-'));
 after(() => rmSync(folder, { recursive: true }));
 
-for (const url of ['memory://', `file://${folder}/limits?max_bytes=4MB`, servers.url]) {
+const stores = ['memory://', `file://${folder}/limits?max_bytes=4MB`, servers.url, `${postgres.url}?create=yes`];
+for (const url of stores) {
   describe(url.split(':', 1)[0], () => {
     /** A limiter with a clock, and a new prefix. */
     function limiting(t) {

@@ -26,6 +26,10 @@ pub enum Kind {
     Cluster,
     /// One PostgreSQL server.
     Postgres,
+    /// A PostgreSQL server, and a standby that follows it.
+    Standby,
+    /// PostgreSQL behind PgBouncer, which is server 1.
+    PgBouncer,
 }
 
 impl Kind {
@@ -36,6 +40,8 @@ impl Kind {
             Self::Sentinel => "sentinel",
             Self::Cluster => "cluster",
             Self::Postgres => "postgres",
+            Self::Standby => "standby",
+            Self::PgBouncer => "pgbouncer",
         }
     }
 }

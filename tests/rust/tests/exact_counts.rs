@@ -119,21 +119,29 @@ fn threads_share_a_limit_in_a_file() {
 #[test]
 fn processes_share_a_limit() {
     let (redis, shared) = (Servers::start(Kind::Single), SharedFile::new());
-    processes(redis.url(), || drop(redis.command(0, &["FLUSHALL"])));
+    processes(redis.url(), &POLICIES, || drop(redis.command(0, &["FLUSHALL"])));
     let file = shared.url("max_bytes=4MB");
-    processes(&file, || limiter(&file).clear_all().expect("cleared"));
+    processes(&file, &POLICIES, || limiter(&file).clear_all().expect("cleared"));
 }
 
 #[test]
 fn processes_share_a_limit_in_postgres() {
     let postgres = Servers::start(Kind::Postgres);
     let url = format!("{}?create=yes", postgres.url());
-    processes(&url, || limiter(&url).clear_all().expect("cleared"));
+    processes(&url, &POLICIES, || limiter(&url).clear_all().expect("cleared"));
 }
 
-fn processes(url: &str, clear: impl Fn()) {
+/// The processes give different statements the same names, and share sessions of the server.
+#[test]
+fn processes_share_a_limit_behind_a_pooler() {
+    let servers = Servers::start(Kind::PgBouncer);
+    let url = format!("{}?create=yes", servers.url());
+    processes(&url, &POLICIES[2..3], || limiter(&url).clear_all().expect("cleared"));
+}
+
+fn processes(url: &str, policies: &[&str], clear: impl Fn()) {
     let program = std::env::current_exe().expect("this program");
-    for policy in POLICIES {
+    for policy in policies {
         clear();
         let start = || {
             let mut command = Command::new(&program);

@@ -423,6 +423,12 @@ fn nothing_is_used_twice_in_memory_and_on_a_server() {
 }
 
 #[test]
+fn nothing_is_used_twice_in_postgres() {
+    let server = Servers::start(Kind::Postgres);
+    live(&format!("{}?create=yes", server.url()), LIVES / 20, 2, None);
+}
+
+#[test]
 fn nothing_is_used_twice_in_a_file() {
     live(&SharedFile::new().url("max_bytes=16MB"), LIVES / 4, 2, None);
 }

@@ -13,7 +13,8 @@ DEFAULTS: dict[str, Any] = {
     "users": {},  # name -> ACL rules, {"app": "on >secret ~tg:* +eval"}
     "clock": False,  # True if the command "clock" can set the server's clock
     "databases": 16,
-    "config": {},  # any further redis.conf settings
+    "config": {},  # any further redis.conf settings, or settings of PostgreSQL
+    "disk": None,  # of a PostgreSQL server: the size of a file system for a tablespace, "1m". It needs root
     "replicas": 1,  # of kind "replica"
     "master_name": "tidegate",  # of kind "sentinel"
     "down_after_ms": 1_000,  # sentinels and cluster nodes regard a server as down after this silence
@@ -36,6 +37,7 @@ class Options:
         self.clock: bool = bool(merged["clock"])
         self.databases: int = int(merged["databases"])
         self.config: dict[str, Any] = merged["config"]
+        self.disk: str = merged["disk"] or ""
         self.replicas: int = int(merged["replicas"])
         self.master_name: str = merged["master_name"]
         self.down_after_ms: int = int(merged["down_after_ms"])

@@ -22,7 +22,7 @@ USER = "harness"
 DATABASE = "postgres"
 
 
-def _program(name: str) -> str:
+def program(name: str) -> str:
     # Debian keeps them out of PATH, in a folder of their version.
     found = shutil.which(name) or max(glob.glob(f"/usr/lib/postgresql/*/bin/{name}"), default=None)
     if found is None:
@@ -30,7 +30,7 @@ def _program(name: str) -> str:
     return found
 
 
-def _owner() -> pwd.struct_passwd | None:
+def owner() -> pwd.struct_passwd | None:
     """The user that runs the server: PostgreSQL does not run as root."""
     if os.geteuid() != 0:
         return None
@@ -43,20 +43,24 @@ def _owner() -> pwd.struct_passwd | None:
 class PostgresServer:
     """A server that can be started, stopped, continued, killed, and started again on the same port with its data."""
 
-    role = "primary"
+    database = DATABASE
 
-    def __init__(self, shared: Shared, index: int) -> None:
+    def __init__(self, shared: Shared, index: int, primary: PostgresServer | None = None) -> None:
         self.index = index
         self.port = 0
         self.directory = os.path.join(shared.directory, str(index))
         self._shared = shared
-        self._owner = _owner()
+        self.role = "standby" if primary else "primary"
+        self.disk = f"{self.directory}-disk"
+        self._primary = primary
+        self._owner = owner()
         self._log = os.path.join(shared.directory, f"{index}.log")
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
-        return f"postgresql://{USER}@127.0.0.1:{self.port}/{DATABASE}"
+        password = self._shared.options.password
+        return f"postgresql://{USER}{password and ':' + password}@127.0.0.1:{self.port}/{DATABASE}"
 
     @property
     def alive(self) -> bool:
@@ -76,8 +80,13 @@ class PostgresServer:
             **self._shared.options.config,
         }
         arguments = [argument for name, value in settings.items() for argument in ("-c", f"{name}={value}")]
+        size = self._shared.options.disk
         self._process = process.spawn(
-            [_program("postgres"), "-D", self.directory, *arguments], self._log, {}, self._owner
+            [program("postgres"), "-D", self.directory, *arguments],
+            self._log,
+            {},
+            self._owner,
+            (self.disk, size) if size else None,
         )
 
     def wait_ready(self) -> None:
@@ -119,7 +128,19 @@ class PostgresServer:
 
     def command(self, *statements: object) -> Any:
         """Runs statements one after the other. Returns the rows of the last one, with a tab between their columns."""
-        words = [_program("psql"), "-XqAt", "-F", "\t", "-v", "ON_ERROR_STOP=1", self.url]
+        words = [
+            program("psql"),
+            "-XqAt",
+            "-F",
+            "\t",
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-h",
+            self.directory,
+            "-p",
+            str(self.port),
+        ]
+        words += ["-U", USER, DATABASE]
         for statement in statements:
             words += ["-c", str(statement)]
         ended = subprocess.run(words, capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL)
@@ -137,32 +158,33 @@ class PostgresServer:
             "pid": self._process.pid if self._process else None,
             "alive": self.alive,
             "dir": self.directory,
+            "disk": self.disk,
             "log": self._log,
         }
 
     def _make(self) -> None:
-        os.makedirs(self.directory, mode=0o700)
+        password = self._shared.options.password
+        for folder in (self.directory, self.disk):
+            os.makedirs(folder, mode=0o700)
+        secret = f"{self.directory}.password"
+        with open(secret, "w", encoding="utf-8") as file:
+            file.write(password)
         if self._owner is not None:
             # The server's user must reach its folder.
             os.chmod(self._shared.directory, 0o711)
-            os.chown(self.directory, self._owner.pw_uid, self._owner.pw_gid)
-        command = [
-            _program("initdb"),
-            "-D",
-            self.directory,
-            "-U",
-            USER,
-            "-A",
-            "trust",
-            "-E",
-            "UTF8",
-            "--no-locale",
-            "-N",
-        ]
+            for path in (self.directory, self.disk, secret):
+                os.chown(path, self._owner.pw_uid, self._owner.pw_gid)
+        if self._primary is not None:
+            follows = ["-h", self._primary.directory, "-p", str(self._primary.port), "-U", USER]
+            command = [program("pg_basebackup"), "-D", self.directory, "-R", "-c", "fast", *follows]
+        else:
+            command = [program("initdb"), "-D", self.directory, "-U", USER, "-E", "UTF8", "--no-locale", "-N"]
+            command += ["--auth-local=trust", f"--auth-host={'scram-sha-256' if password else 'trust'}"]
+            command += ["--pwfile", secret] if password else []
         made = process.spawn(command, self._log, {}, self._owner)
         if made.wait() != 0:
             with open(self._log, encoding="utf-8", errors="replace") as file:
-                raise HarnessError(f"initdb failed:\n{file.read()}")
+                raise HarnessError(f"{os.path.basename(command[0])} failed:\n{file.read()}")
 
     def _children(self) -> list[int]:
         assert self._process is not None

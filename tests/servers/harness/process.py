@@ -10,15 +10,24 @@ import subprocess
 import sys
 
 PR_SET_PDEATHSIG = 1
+CLONE_NEWNS = 0x00020000
+MS_REC, MS_PRIVATE = 1 << 14, 1 << 18
 
 # Loaded before any fork, because a child should not load libraries between fork and exec.
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform.startswith("linux") else None
 
 
 def spawn(
-    command: list[str], log: str, environment: dict[str, str], user: pwd.struct_passwd | None = None
+    command: list[str],
+    log: str,
+    environment: dict[str, str],
+    user: pwd.struct_passwd | None = None,
+    disk: tuple[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Starts a program as that user. The kernel kills it when the harness dies, even by SIGKILL (on Linux)."""
+    """Starts a program as that user. The kernel kills it when the harness dies, even by SIGKILL (on Linux).
+
+    `disk` is a folder and a size. A file system of that size is mounted there, which ends with the program.
+    """
     parent = os.getpid()
 
     def die_with_parent() -> None:
@@ -26,6 +35,8 @@ def spawn(
         # separate session, because Linux shares processor time among sessions first. On a busy machine a server that
         # was alone in its session has got none for seconds.
         os.setpgid(0, 0)
+        if disk is not None:
+            _mount(*disk, user)
         if user is not None:
             os.setgroups([])
             os.setgid(user.pw_gid)
@@ -46,6 +57,17 @@ def spawn(
             env={**os.environ, **environment},
             preexec_fn=die_with_parent,
         )
+
+
+def _mount(folder: str, size: str, user: pwd.struct_passwd | None) -> None:
+    # In a list of mounts of its own, which ends with the last process that has it.
+    owner = f",uid={user.pw_uid},gid={user.pw_gid}" if user is not None else ""
+    mounts = [
+        (b"none", b"/", None, MS_REC | MS_PRIVATE, None),
+        (b"tmpfs", folder.encode(), b"tmpfs", 0, f"size={size},mode=0700{owner}".encode()),
+    ]
+    if _libc is None or _libc.unshare(CLONE_NEWNS) != 0 or any(_libc.mount(*mount) != 0 for mount in mounts):
+        os._exit(1)
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Callable, NamedTuple
 from urllib.parse import quote
 
 from .errors import HarnessError
+from .pgbouncer import PgBouncer
 from .ports import BUS_OFFSET
 from .postgres import PostgresServer
 from .server import CONTROL_USER, Server, Shared
@@ -94,16 +95,34 @@ def postgres(shared: Shared, servers: list[Any]) -> Topology:
     return Topology(url, {"tcp": url})
 
 
+def standby(shared: Shared, servers: list[Any]) -> Topology:
+    """A PostgreSQL server, and a standby that follows it."""
+    _start(servers, PostgresServer(shared, 0))
+    _start(servers, PostgresServer(shared, 1, servers[0]))
+    both = f"{servers[0].url.rpartition('/')[0]},127.0.0.1:{servers[1].port}/{servers[0].database}"
+    return Topology(both, {"primary": servers[0].url, "standby": servers[1].url})
+
+
+def pgbouncer(shared: Shared, servers: list[Any]) -> Topology:
+    """A PostgreSQL server behind PgBouncer in transaction mode."""
+    _start(servers, PostgresServer(shared, 0))
+    _start(servers, PgBouncer(shared, 1, servers[0]))
+    url: str = servers[1].url
+    return Topology(url, {"tcp": url, "primary": servers[0].url})
+
+
 KINDS: dict[str, Callable[[Shared, list[Any]], Topology]] = {
     "single": single,
     "replica": replica,
     "sentinel": sentinel,
     "cluster": cluster,
     "postgres": postgres,
+    "standby": standby,
+    "pgbouncer": pgbouncer,
 }
 
 
-def _start(servers: list[Any], *new: Server | PostgresServer) -> None:
+def _start(servers: list[Any], *new: Server | PostgresServer | PgBouncer) -> None:
     # Added to the list before they start, so that the harness kills them whatever fails from here on.
     servers.extend(new)
     for server in new:

@@ -5,6 +5,7 @@ mod clock;
 mod finding;
 mod memory;
 mod permissions;
+mod postgres;
 mod releases;
 mod replication;
 mod version;
@@ -67,6 +68,14 @@ impl Doctor {
         if let Some(url) = store.file() {
             reports.push(StoreReport::of_file(url, self.store.prefix(&store), self.store.timeout));
             return Ok(report(&reports, output));
+        }
+        if let Some(url) = store.postgres() {
+            let mut report = StoreReport::of_table(url, self.store.prefix(&store), self.store.timeout);
+            if report.was_asked {
+                report.findings.push(served(url, &store.prefix, &self.store));
+            }
+            reports.push(report);
+            return Ok(self::report(&reports, output));
         }
         for (url, servers) in store.all().zip(store.servers(self.store.timeout)?) {
             output.progress(&format!("examining {} …", servers.shown()));

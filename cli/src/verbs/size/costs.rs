@@ -58,6 +58,16 @@ pub(super) fn with_tables(keys: impl Iterator<Item = (f64, f64)>, count: usize) 
     keys.fold((tables, tables), |sum, key| (sum.0 + key.0, sum.1 + key.1))
 }
 
+/// The bytes of rows in a table of PostgreSQL with their entries in its index. Half of a page is free for updates.
+pub(super) fn table_bytes(policies: &[Policy]) -> (f64, f64) {
+    /// The head of a row, its key, its version, its moment of expiry, the head of its value, and its place in the page.
+    const ROW: usize = 24 + 15 + 9 + 8 + 32 + 4;
+    const INDEXED: usize = 32;
+    let row = |value: usize| (2 * (ROW + value).next_multiple_of(8) + INDEXED) as f64;
+    let rows = policies.iter().map(|policy| RedisCost::of(policy).value);
+    rows.fold((0.0, 0.0), |sum, (least, most)| (sum.0 + row(least), sum.1 + row(most)))
+}
+
 /// Notes on data that grows in a separate key.
 fn beside(policies: &[Policy]) -> Vec<String> {
     let of = |policy: &Policy| {

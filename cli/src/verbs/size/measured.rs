@@ -9,7 +9,7 @@ use redis::Value;
 use tidegate::host::{ServerConnection, redis_key};
 use tidegate::{Algorithm, AsyncLimiter, Cost, Decision, Error, Limiter, Policy};
 
-use super::costs::{Costs, with_tables};
+use super::costs::{Costs, table_bytes, with_tables};
 use crate::redis_cost::{RedisCost, name_bytes};
 use crate::reply::Info;
 use crate::store_options::{ChosenStore, StoreOptions};
@@ -110,6 +110,40 @@ pub(super) fn costs(
     }
     temporary.remove()?;
     Ok(costs)
+}
+
+/// Measures the time of checks on a table of PostgreSQL, whose server does not tell its CPU time.
+pub(super) fn costs_of_table(
+    store: &ChosenStore,
+    options: &StoreOptions,
+    policies: &[Policy],
+    output: &mut Output,
+) -> Result<Costs> {
+    let options = &options.with_temporary_keys("size");
+    let limiter = options.limiter(store, output)?;
+    let temporary = TemporaryKeys::of(options.builder(store)?, &limiter)?;
+    let micros = |checks: u64| TIME.as_secs_f64() * 1e6 / checks.max(1) as f64;
+    output.progress("measuring checks …");
+    let one_by_one = micros(alone(&limiter, policies)?);
+    output.progress("measuring batches of checks …");
+    let shared = options.shared_limiter(store)?;
+    temporary.ended_by({
+        let shared = shared.clone();
+        move || shared.close()
+    });
+    let together = micros(folded(&shared, policies)?);
+    temporary.remove()?;
+    Ok(Costs {
+        source: format!(
+            "measured now on {}: the time of a caller, and of {TASKS} at once, with the way there",
+            store.shown()
+        ),
+        is_measured: true,
+        alone: one_by_one,
+        folded: together,
+        key_bytes: table_bytes(policies),
+        ..Costs::shipped(policies)
+    })
 }
 
 /// Microseconds of CPU for each check of all policies.

@@ -75,8 +75,11 @@ impl Size {
                  redis://…, or take the figures of this project with --store memory://",
             ));
         }
+        let is_table = store.postgres().is_some();
         let costs = if store.is_memory() {
             Costs::shipped(&policies)
+        } else if is_table {
+            measured::costs_of_table(&store, &self.store, &policies, output)?
         } else {
             measured::costs(&store, &self.store, &policies, output)?
         };
@@ -110,10 +113,13 @@ impl Size {
         let row = |title: &str, cells: [String; 2]| format!("  {title:<25} {:<17} {}", cells[0], cells[1]);
         output.line(paint(DIM, &row("", ["each check alone".to_owned(), "folded in batches".to_owned()])));
         let both = |show: fn(&Load) -> String| [show(&alone), show(&folded)];
-        output.line(row("server CPU for a check", both(|load| format!("{:.1} µs", load.micros_per_check))));
-        output.line(row("cores that are busy", both(|load| format!("{:.1}", load.busy_cores))));
-        let servers = both(|load| number(load.servers));
-        output.line(paint(BOLD, &row("primaries, 60 % busy", servers)));
+        let title = if is_table { "time of a check" } else { "server CPU for a check" };
+        output.line(row(title, both(|load| format!("{:.1} µs", load.micros_per_check))));
+        if !is_table {
+            output.line(row("cores that are busy", both(|load| format!("{:.1}", load.busy_cores))));
+            let servers = both(|load| number(load.servers));
+            output.line(paint(BOLD, &row("primaries, 60 % busy", servers)));
+        }
         output.line("");
         let range = |least: f64, most: f64| {
             let (least, most) = (bytes(least), bytes(most));
@@ -123,12 +129,22 @@ impl Size {
             let least = if most.ends_with(" bytes") { least.trim_end_matches(" bytes") } else { &least };
             format!("{least} to {most}")
         };
-        output.line(format!("  {:<26}{}", "memory of a key", range(least, most)));
-        output.line(paint(BOLD, &format!("  {:<26}{}", "memory of all primaries", range(memory(least), memory(most)))));
+        let (one, all) = if is_table {
+            ("disk of a key", "disk of the table")
+        } else {
+            ("memory of a key", "memory of all primaries")
+        };
+        output.line(format!("  {one:<26}{}", range(least, most)));
+        output.line(paint(BOLD, &format!("  {all:<26}{}", range(memory(least), memory(most)))));
         output.line("");
-        let advice = "A server runs its commands on one core, so more cores mean more servers: a cluster, or a list of stores. \
+        let advice = if is_table {
+            "A server of PostgreSQL runs statements on all its cores, and each key is one row, which one process writes at a time. \
+             Use Redis from a few thousand checks a second."
+        } else {
+            "A server runs its commands on one core, so more cores mean more servers: a cluster, or a list of stores. \
                       Async callers fold what waits at the same moment; blocking calls are alone. Each replica takes as much \
-                      memory again.";
+                      memory again."
+        };
         for text in [advice].into_iter().chain(costs.notes.iter().map(String::as_str)) {
             wrapped(&escaped(text), width() - 3).iter().for_each(|line| output.line(format!("  {line}")));
         }

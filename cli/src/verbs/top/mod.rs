@@ -11,9 +11,9 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use tidegate::host::KeyNames;
 #[cfg(unix)]
 use tidegate::host::StoredFile;
+use tidegate::host::{KeyNames, StoredTable};
 use tidegate::{Cost, Decision, Error, ErrorKind, Policy, PolicyFile};
 
 use crate::store_options::{ChosenStore, StoreOptions};
@@ -23,7 +23,7 @@ use page::Page;
 use published::{NamedKey, Published};
 #[cfg(unix)]
 use sampling::FileSampler;
-use sampling::{Sample, Sampler, ServerSampler};
+use sampling::{Sample, Sampler, ServerSampler, TableSampler};
 
 /// Returns the name that the store has in the place of a key.
 type NameInStore<'a> = &'a dyn Fn(&Policy, &str) -> Option<Vec<u8>>;
@@ -39,7 +39,7 @@ const INTERVALS: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)
         processes on this machine. Each limiter then writes a file there once a second, with the counts of its policies and \
         the 256 keys that it denied last. Only the user of the process may read it. `top` does not see other machines.
 
-`top` reads a file (file:///path/to/limits) without its locks. It asks servers with DBSIZE, SCAN, GETRANGE and TIME, for at most --sample keys of each primary in a reading, 100 at a time. Keys at their limit stay on the page until they are admitted again. It cannot read the value of a `sliding-log`.
+`top` reads a file (file:///path/to/limits) without its locks, and the rows of a table (postgresql://) in the order of their keys. It asks servers with DBSIZE, SCAN, GETRANGE and TIME, for at most --sample keys of each primary in a reading, 100 at a time. Keys at their limit stay on the page until they are admitted again. It cannot read the value of a `sliding-log`.
 
 Examples:
   $ tidegate top --store redis://localhost:6379 --policies tidegate.yaml
@@ -153,7 +153,10 @@ impl Top {
             let file = StoredFile::open(url, names, self.store.timeout)?;
             return Ok(vec![Sampler::File(Box::new(FileSampler::new(file)))]);
         }
-        let _ = names;
+        if let Some(url) = store.postgres() {
+            let table = TableSampler::new(StoredTable::open(url, names, self.store.timeout)?, self.store.prefix(store));
+            return Ok(vec![Sampler::Table(Box::new(table))]);
+        }
         let servers = store.servers(self.store.timeout)?.into_iter();
         Ok(servers.map(|servers| Sampler::Servers(ServerSampler::new(servers, self.store.prefix(store)))).collect())
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use redis::Value;
 #[cfg(unix)]
 use tidegate::host::StoredFile;
-use tidegate::host::{self, KeyNames, ServerAddress, ServerConnection, StoreServers};
+use tidegate::host::{self, KeyNames, ServerAddress, ServerConnection, StoreServers, StoredTable};
 use tidegate::{Decision, Error, ErrorKind, Policy};
 
 use crate::Result;
@@ -102,9 +102,49 @@ impl FileSampler {
     }
 }
 
+/// A table of PostgreSQL.
+pub(super) struct TableSampler {
+    table: StoredTable,
+    /// Keys at their limit in the reading before.
+    tracked: Vec<Vec<u8>>,
+    prefix: usize,
+}
+
+impl TableSampler {
+    pub(super) const fn new(table: StoredTable, prefix: &str) -> Self {
+        Self { table, tracked: Vec::new(), prefix: prefix.len() }
+    }
+
+    /// Looks at up to `budget` of its rows.
+    fn read(&mut self, budget: usize, policies: &[Policy], sample: &mut Sample) {
+        let began = Instant::now();
+        let policies = &policies[..policies.len().min(MAX_POLICIES)];
+        let rows = match self.table.read(&std::mem::take(&mut self.tracked), budget) {
+            Ok(rows) => rows,
+            Err(error) => return sample.failures.push(error.to_string()),
+        };
+        let mut limited = Vec::new();
+        sample.scanned += rows.found.len();
+        for (counts, (name, value)) in
+            rows.tracked.into_iter().map(|row| (false, row)).chain(rows.found.into_iter().map(|row| (true, row)))
+        {
+            let digest = shown_digest(name.get(self.prefix..).unwrap_or_default());
+            if sample.note(&name, &digest, &value, policies, rows.now, counts) {
+                limited.push(name);
+            }
+        }
+        (sample.all_keys, sample.servers, sample.slowest) = (rows.keys, 1, began.elapsed());
+        limited.sort_unstable();
+        limited.dedup();
+        limited.truncate(MAX_TRACKED);
+        self.tracked = limited;
+    }
+}
+
 /// The keys of one store URL.
 pub(super) enum Sampler {
     Servers(ServerSampler),
+    Table(Box<TableSampler>),
     #[cfg(unix)]
     File(Box<FileSampler>),
 }
@@ -114,6 +154,7 @@ impl Sampler {
     pub(super) fn read(&mut self, budget: usize, policies: &[Policy], sample: &mut Sample) {
         match self {
             Self::Servers(servers) => servers.read(budget, policies, sample),
+            Self::Table(table) => table.read(budget, policies, sample),
             #[cfg(unix)]
             Self::File(file) => file.read(budget, policies, sample),
         }
@@ -123,6 +164,7 @@ impl Sampler {
     pub(super) fn name(&self, names: &KeyNames, policy: &Policy, key: &str) -> Vec<u8> {
         match self {
             Self::Servers(_) => host::redis_key(names, policy, key),
+            Self::Table(table) => table.table.name(policy, key),
             #[cfg(unix)]
             Self::File(file) => file.file.name(policy, key),
         }

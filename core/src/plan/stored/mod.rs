@@ -6,9 +6,9 @@ mod script_arguments;
 pub(crate) mod section;
 
 use super::LimitTag;
-use crate::algorithm::Rule;
+use crate::algorithm::{MOMENT_WIDTH, Rule};
 use crate::plan::MAX_METADATA;
-use crate::policy::Policy;
+use crate::policy::{Limit, Policy};
 use crate::tables::allocation::allocated;
 
 pub(crate) use header::Header;
@@ -22,6 +22,8 @@ const FIELDS: usize = 256;
 const ANNEX: usize = 4_096;
 /// An attempt in a journal without its metadata, with its frame in the reply.
 const ATTEMPT: usize = 64;
+/// An admitted check in a log that is kept whole.
+const LOGGED: usize = 2 * MOMENT_WIDTH as usize;
 
 /// The formats and script arguments of a policy, computed once.
 #[derive(Debug)]
@@ -35,6 +37,9 @@ pub(crate) struct StoredForm {
     /// The most bytes that the script returns for a value, and for a journal.
     pub(crate) max_value: usize,
     pub(crate) max_journal: usize,
+    /// The most bytes of a value in a store that keeps all of it in one, without the metadata of its journal.
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "no store of this build keeps all in one value"))]
+    pub(crate) max_whole: usize,
     /// True if a key has two Redis keys beside its value, for the chunks of a log and for a journal.
     pub(crate) has_companions: bool,
     /// True if a loop of `lua/check.lua` serves plain checks. It handles neither a journal nor a log beside other limits.
@@ -58,6 +63,11 @@ impl StoredForm {
             &full_header.bytes,
             policy.options(),
         );
+        let whole_list = |(limit, rule): (&Limit, &Rule)| match rule {
+            Rule::SlidingLog(_) => usize::try_from(limit.count()).unwrap_or(usize::MAX).saturating_mul(LOGGED),
+            _ => limit.list_bytes().0,
+        };
+        let lists = policy.limits().iter().zip(rules).map(whole_list).fold(0, usize::saturating_add);
         let has_journal = policy.options().journal > 0;
         let has_log = rules.iter().any(|rule| matches!(rule, Rule::SlidingLog(_)));
         let heap_bytes = allocated(layouts.capacity() * size_of::<Layout>())
@@ -68,6 +78,8 @@ impl StoredForm {
         Self {
             max_value: ANNEX + policy.limits().iter().map(|limit| FIELDS + limit.list_bytes().1).sum::<usize>(),
             max_journal: FIELDS + policy.options().journal as usize * (ATTEMPT + MAX_METADATA),
+            max_whole: (ANNEX + FIELDS * rules.len() + policy.options().journal as usize * ATTEMPT)
+                .saturating_add(lists),
             has_companions: has_journal || has_log,
             has_loop: !has_journal && (rules.len() == 1 || !has_log),
             layouts,

@@ -10,7 +10,7 @@ use std::path::Path;
 use super::lease::SHORTEST_LEASE;
 use super::options::OnStoreError;
 use super::{Policy, PolicyFile, notation};
-use crate::algorithm::{AlgorithmKind, Limit};
+use crate::algorithm::{AlgorithmKind, Limit, SECOND};
 use crate::error::{Result, SourceLocation};
 
 /// Something in a policy or a policy file that probably does not do what its author meant.
@@ -81,6 +81,13 @@ impl WarningSource<'_> {
         }
     }
 
+    /// True if the store is a table of PostgreSQL whose last commits a crash may lose.
+    fn may_lose_commits(&self) -> bool {
+        let Self::File(file) = self else { return false };
+        let may_lose = |url: &String| url.starts_with("postgres") && !url.contains("durability=sync");
+        file.store().into_iter().flatten().any(may_lose)
+    }
+
     fn new_form(&self, policy: usize) -> Option<String> {
         let Self::File(file) = self else { return None };
         file.new_form(policy)
@@ -101,6 +108,11 @@ fn warnings<'a>(policies: impl IntoIterator<Item = &'a Policy>, source: &Warning
         names(policy, &mut folded, |message| warn(None, message));
         options(policy, |message| warn(None, message));
         lease(policy, |message| warn(None, message));
+        if source.may_lose_commits() && policy.limits().iter().any(is_long) {
+            let of_a_day = "a crash of PostgreSQL may lose the last fraction of a second of usage: for a quota of a day and longer \
+                            add `durability=sync` to the options of the store";
+            warn(None, of_a_day.to_owned());
+        }
         for (at, limit) in policy.limits().iter().enumerate() {
             numbers(limit, |message| warn(Some(at), message));
         }
@@ -164,6 +176,11 @@ fn options(policy: &Policy, mut warn: impl FnMut(String)) {
             "`block_for: {lengths}` is over before {limit} has room again: make it longer than that, or remove it"
         ));
     }
+}
+
+/// True for a quota of a day and longer.
+fn is_long(limit: &Limit) -> bool {
+    limit.algorithm().kind() != AlgorithmKind::Held && limit.period().micros() >= 24 * 3_600 * SECOND
 }
 
 /// The typical wait of a caller that has used everything at once, in microseconds.

@@ -207,3 +207,15 @@ fn a_day_that_months_lack_and_calendars_that_differ() {
     );
     quiet("{a: 'calendar-window 5/day in Asia/Tokyo; calendar-window 155/month'}");
 }
+
+#[test]
+fn a_quota_of_a_day_on_a_store_that_may_lose_commits() {
+    let found = |store: &str, limit: &str| {
+        let text = format!("store: {store}\npolicies: {{a: '{limit}'}}");
+        let file = PolicyFile::parse(&text, Format::Yaml, Some("t")).expect("a file");
+        lint(&file).iter().any(|warning| warning.message.contains("durability=sync"))
+    };
+    assert!(found("postgresql://db/app", "100/day; 5/s") && found("postgres://db/app", "calendar-window 5/month"));
+    assert!(!found("postgresql://db/app?durability=sync", "100/day") && !found("redis://db", "100/day"));
+    assert!(!found("postgresql://db/app", "100/hour; concurrency 5 ttl 2d"));
+}

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use smallvec::{SmallVec, smallvec};
 
 use crate::error::Result;
+use crate::plan::Plan;
 use crate::store::Store;
 use crate::store::call_context::CallContext;
 use crate::store::layer_states::LayerStates;
@@ -73,6 +74,10 @@ impl<T: PartitionedStore> Store for T {
     /// Succeeds if all stores answer. Otherwise it has the error of the first one that does not.
     fn ping(&self, deadline: Option<Instant>) -> Result<()> {
         self.stores().iter().try_for_each(|store| store.ping(deadline))
+    }
+
+    fn accepts(&self, plan: &Plan) -> Result<()> {
+        self.stores().iter().try_for_each(|store| store.accepts(plan))
     }
 
     fn clear_all(&self) -> Result<()> {

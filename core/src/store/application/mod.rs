@@ -34,6 +34,9 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 const MORE_LIFETIME: Duration = Duration::from_secs(1);
 /// The pause behind a swap with an unknown outcome.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(10);
+/// The passes of a `clear_all`, and the most keys that it reports as written meanwhile.
+const PASSES_OF_CLEAR: usize = 3;
+const MAX_LEFT: usize = 10;
 /// The most characters of a foreign message that an error shows.
 const MAX_SHOWN: usize = 200;
 
@@ -48,12 +51,12 @@ pub(crate) struct ApplicationStore<K> {
 /// A function that opens a store. Each limiter of a builder shares the store.
 pub(crate) fn opener<K: KeyValueStore>(store: K) -> OpenStore {
     let store = Arc::new(store);
-    Arc::new(move |names, timeout| {
+    Arc::new(move |names, timeout, log| {
         // The first runtime makes globals of the process. A fork while another thread makes them would leave them half made.
         drop(swap::runtime()?);
         let (name, all_or_none) = (store.name(), store.all_or_none());
         let store = ApplicationStore { store: Arc::clone(&store), name, runtime: InheritedMutex::default() };
-        Ok((Arc::new(SwapStore::new(store, names, timeout)), all_or_none))
+        Ok((Arc::new(SwapStore::new(store, names, timeout, log)), all_or_none))
     })
 }
 
@@ -123,6 +126,13 @@ impl<K: KeyValueStore> ApplicationStore<K> {
         Ok((clock, values))
     }
 
+    /// The epoch of the store as a number. Without one, leases give nothing back.
+    async fn epoch(&self, deadline: Instant) -> Option<u64> {
+        let epoch = self.call("epoch", deadline, |left| self.store.epoch(left)).await.ok()??;
+        let digest = blake3::hash(&epoch);
+        digest.as_bytes().first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
+    }
+
     /// Makes changes in one call. A swap that certainly did not happen is tried again.
     async fn swap_together(
         &self,
@@ -153,17 +163,6 @@ impl<K: KeyValueStore> ApplicationStore<K> {
         deadline: Instant,
     ) -> Result<(Option<u64>, Vec<SwapResult>), MethodFailure> {
         let changes: Vec<Change> = sets.iter().flat_map(|set| &set.changes).map(Change::from).collect();
-        let (longest, most) =
-            (changes.iter().filter_map(|change| Some(change.data.as_ref()?.len())).max(), self.store.max_value());
-        if let Some(longest) = longest.filter(|longest| *longest > most) {
-            let message = format!(
-                "the value of a key would have {longest} bytes, and max_value of {} is {most}: use an algorithm with a smaller state, or a \
-                 shorter journal",
-                self.name
-            );
-            let error = Error::new(ErrorKind::StoreRejected, message).of_no_run();
-            return Err(MethodFailure { error, not_applied: false });
-        }
         let (mut clock, mut results) = (None, Vec::with_capacity(changes.len()));
         for part in changes.chunks(MAX_ENTRIES) {
             match self.swap_together(part, deadline).await {
@@ -212,6 +211,20 @@ impl<K: KeyValueStore> ApplicationStore<K> {
             self.call("scan", deadline, |left| self.store.scan(prefix, left)).await.map_err(|failure| failure.error)?;
         let is_asked = |key: &&Vec<u8>| key.len() == length && key.starts_with(prefix);
         Ok(found.iter().filter(is_asked).map(|key| StoredKey::of_bytes(key)).collect())
+    }
+
+    async fn delete_part(&self, keys: &[StoredKey], deadline: Instant) -> Result<(), MethodFailure> {
+        let (_, values) = self.read_values(keys, deadline).await?;
+        let deletion = |(key, found): (&StoredKey, Option<FoundValue>)| {
+            let version = Some(found?.version);
+            let change = swap::Change { key: key.clone(), version, data: None, expires_at: 0 };
+            Some(ChangeSet { changes: vec![change], from: 0, until: u64::MAX })
+        };
+        let sets: Vec<ChangeSet> = keys.iter().zip(values).filter_map(deletion).collect();
+        if !sets.is_empty() {
+            self.swap_sets(&sets, deadline).await?;
+        }
+        Ok(())
     }
 
     /// Runs a rare question on the runtime of the engine, while its caller waits.
@@ -283,7 +296,7 @@ impl From<&swap::Change> for Change {
 
 impl<K: KeyValueStore> SwapIo for ApplicationStore<K> {
     fn promises(&self) -> Promises {
-        Promises { marks_are_versions: false, locks: false }
+        Promises { marks_are_versions: false, locks: false, max_value: self.store.max_value() }
     }
 
     fn max_calls(&self) -> usize {
@@ -294,10 +307,19 @@ impl<K: KeyValueStore> SwapIo for ApplicationStore<K> {
         *self.runtime.lock() = Some(runtime.clone());
     }
 
-    fn read(self: Arc<Self>, keys: Vec<StoredKey>, _: Option<CallId>, deadline: Instant) -> IoOutcome {
+    fn read(
+        self: Arc<Self>,
+        keys: Vec<StoredKey>,
+        _: Option<CallId>,
+        needs_epoch: bool,
+        deadline: Instant,
+    ) -> IoOutcome {
         Box::pin(async move {
             match self.read_values(&keys, deadline).await {
-                Ok((clock, values)) => Event::Read { clock, values },
+                Ok((clock, values)) => {
+                    let epoch = if needs_epoch { self.epoch(deadline).await } else { None };
+                    Event::Read { clock, epoch, values }
+                }
                 Err(failure) => Event::NotRun(failure.error),
             }
         })
@@ -345,25 +367,21 @@ impl<K: KeyValueStore> SwapServer for ApplicationStore<K> {
         })
     }
 
-    /// Deletes in parts. A key that is written meanwhile stays.
-    fn delete(self: Arc<Self>, prefix: &[u8], length: usize, timeout: Duration) -> Result<()> {
+    /// Deletes in parts. It ends after a few passes, although others write keys meanwhile.
+    fn delete(self: Arc<Self>, prefix: &[u8], length: usize, timeout: Duration) -> Result<Vec<Vec<u8>>> {
         let (store, prefix) = (Arc::clone(&self), prefix.to_vec());
         self.wait_for(async move {
-            let keys = store.keys(&prefix, length, Instant::now() + timeout).await?;
-            for part in keys.chunks(MAX_ENTRIES) {
-                let deadline = Instant::now() + timeout;
-                let (_, values) = store.read_values(part, deadline).await.map_err(|failure| failure.error)?;
-                let deletion = |(key, found): (&StoredKey, Option<FoundValue>)| {
-                    let version = Some(found?.version);
-                    let change = swap::Change { key: key.clone(), version, data: None, expires_at: 0 };
-                    Some(ChangeSet { changes: vec![change], from: 0, until: u64::MAX })
-                };
-                let sets: Vec<ChangeSet> = part.iter().zip(values).filter_map(deletion).collect();
-                if !sets.is_empty() {
-                    store.swap_sets(&sets, deadline).await.map_err(|failure| failure.error)?;
+            let mut passes = 0;
+            loop {
+                let keys = store.keys(&prefix, length, Instant::now() + timeout).await?;
+                if keys.is_empty() || passes == PASSES_OF_CLEAR {
+                    return Ok(keys.iter().take(MAX_LEFT).map(|key| key.as_bytes().to_vec()).collect());
+                }
+                passes += 1;
+                for part in keys.chunks(MAX_ENTRIES) {
+                    store.delete_part(part, Instant::now() + timeout).await.map_err(|failure| failure.error)?;
                 }
             }
-            Ok(())
         })
     }
 

@@ -7,6 +7,9 @@ use tokio_postgres::error::SqlState;
 use crate::error::{Error, ErrorKind};
 use crate::store::swap::Event;
 
+/// The codes with which a server refuses a name that it does not know, has already, or has for another statement.
+const FOREIGN_NAME: [&str; 4] = ["26000", "42P05", "08P01", "22P03"];
+
 /// Why a question has no answer.
 #[derive(Debug)]
 pub(super) enum PostgresFailure {
@@ -18,6 +21,8 @@ pub(super) enum PostgresFailure {
     Conflict,
     /// The table is missing.
     NoTable(Error),
+    /// It did not run, because the name of its statement means another one here.
+    ForeignName(Error),
 }
 
 impl PostgresFailure {
@@ -32,6 +37,9 @@ impl PostgresFailure {
         };
         let code = answer.code();
         let message = format!("{shown} answered: {} ({})", answer.message(), code.code());
+        if FOREIGN_NAME.contains(&code.code()) {
+            return Self::ForeignName(Error::new(ErrorKind::StoreRejected, message));
+        }
         let retried = [
             SqlState::DIVISION_BY_ZERO,
             SqlState::T_R_SERIALIZATION_FAILURE,
@@ -66,7 +74,7 @@ impl PostgresFailure {
 
     pub(super) fn into_event(self, shown: &str) -> Event {
         match self {
-            Self::NotRun(error) | Self::NoTable(error) => Event::NotRun(error),
+            Self::NotRun(error) | Self::NoTable(error) | Self::ForeignName(error) => Event::NotRun(error),
             Self::Unknown(error) => Event::Unknown(error),
             Self::Conflict => Event::NotRun(timed_out(shown, None).of_contention()),
         }
@@ -74,14 +82,24 @@ impl PostgresFailure {
 
     pub(super) fn into_error(self, shown: &str) -> Error {
         match self {
-            Self::NotRun(error) | Self::NoTable(error) => error.of_no_run(),
+            Self::NotRun(error) | Self::NoTable(error) | Self::ForeignName(error) => error.of_no_run(),
             Self::Unknown(error) => error,
             Self::Conflict => timed_out(shown, None).of_contention(),
         }
     }
 }
 
+/// True for the answer of a pooler, or of a server of another kind, that does not know the options of a connection.
+pub(super) fn refuses_options(error: &tokio_postgres::Error) -> bool {
+    error.code().is_some_and(|code| ["08", "0A", "22", "42"].iter().any(|class| code.code().starts_with(class)))
+}
+
 pub(super) fn timed_out(shown: &str, within: Option<Duration>) -> Error {
     let within = within.map_or_else(|| "in time".to_owned(), |within| format!("within {} ms", within.as_millis()));
     Error::new(ErrorKind::StoreTimeout, format!("{shown} did not answer {within}"))
+}
+
+pub(super) fn foreign_name(shown: &str) -> Error {
+    let message = format!("{shown} ran the statement of another process: leave prepare=yes out behind a pooler");
+    Error::new(ErrorKind::StoreRejected, message)
 }

@@ -2,17 +2,18 @@
 
 mod failure;
 mod statements;
+mod stored_table;
 
 use std::collections::HashMap;
 use std::future::Future;
 use std::panic::resume_unwind;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Semaphore, oneshot};
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Row, Statement};
+use tokio_postgres::{Client, Config, Row, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::Store;
@@ -20,18 +21,24 @@ use super::key_names::KeyNames;
 use super::panics::guarded;
 use super::stored_key::StoredKey;
 use super::swap::{
-    CallId, ChangeSet, Event, FoundValue, IoOutcome, Promises, SwapIo, SwapResult, SwapServer, SwapStore, Version,
-    runtime,
+    CallId, ChangeSet, Event, FoundValue, IoOutcome, MAX_VALUE, Promises, SwapIo, SwapResult, SwapServer, SwapStore,
+    Version, runtime,
 };
-use super::url::{PostgresTable, StoreUrl};
+use super::url::{PostgresTable, Prepare, StoreUrl};
 use crate::error::{Error, Result};
 use crate::process::fork::{PerProcess, ProcessValue};
 use crate::process::lock::Mutex;
-use failure::{PostgresFailure, timed_out};
+use crate::process::log::Log;
+use failure::{PostgresFailure, foreign_name, refuses_options, timed_out};
 use statements::Statements;
+pub use stored_table::{StoredTable, TableFacts, TableSample};
 
+/// A plan is made once and kept. It looks rows up by their keys, also if the table was small when it was made.
+const PLAN_OPTIONS: &str = "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off";
 /// A sweep of expired rows follows so many swaps.
 const SWAPS_BETWEEN_SWEEPS: u64 = 500;
+/// The passes of a `clear_all` while others write.
+const PASSES_OF_CLEAR: u32 = 3;
 /// A transaction that locks rows ends at the server after so long, in case its process has stopped.
 const MAX_LOCKED: Duration = Duration::from_secs(1);
 
@@ -40,19 +47,24 @@ type Parameters<'a> = [(&'a (dyn ToSql + Sync), Type)];
 /// The time that an attempt to connect may take, also if a call has less.
 const MAX_CONNECT: Duration = Duration::from_secs(5);
 
-/// A connection, and the statements that are prepared on it, by their address.
+/// A connection, and the statements that were used on it, by their address. A statement is prepared when it is used again.
 struct Connection {
     client: Client,
-    prepared: Vec<(usize, Statement)>,
+    used: Vec<(usize, Option<Statement>)>,
 }
 
 /// The servers of one URL.
 pub(crate) struct Postgres {
     table: PostgresTable,
+    /// With the options under which prepared statements pay.
+    planned: Config,
     tls: MakeRustlsConnect,
     statements: Statements,
     connections: PerProcess<Connections>,
     swaps: AtomicU64,
+    /// True while statements are prepared under names, and while the server takes the options for it.
+    prepares: AtomicBool,
+    plans: AtomicBool,
 }
 
 /// The connections of a process.
@@ -65,10 +77,10 @@ struct Connections {
 }
 
 /// Opens a store in a table. It connects at the first call.
-pub(crate) fn open(table: PostgresTable, names: KeyNames, timeout: Duration) -> Result<Arc<dyn Store>> {
+pub(crate) fn open(table: PostgresTable, names: KeyNames, timeout: Duration, log: Arc<Log>) -> Result<Arc<dyn Store>> {
     // The first runtime makes globals of the process. A fork while another thread makes them would leave them half made.
     drop(runtime()?);
-    Ok(Arc::new(SwapStore::new(Postgres::new(table)?, names, timeout)))
+    Ok(Arc::new(SwapStore::new(Postgres::new(table)?, names, timeout, log)))
 }
 
 /// Makes the table of a URL. Returns its name.
@@ -103,7 +115,11 @@ impl Postgres {
     fn new(table: PostgresTable) -> Result<Self> {
         let tls = MakeRustlsConnect::new(super::redis::tls_config(&table.certificates)?);
         let statements = Statements::new(&table.table, table.is_durable);
-        Ok(Self { table, tls, statements, connections: PerProcess::new(), swaps: AtomicU64::new(0) })
+        let mut planned = table.config.clone();
+        planned.options([table.config.get_options().unwrap_or_default(), PLAN_OPTIONS].join(" "));
+        let [prepares, plans] = [(); 2].map(|()| AtomicBool::new(table.prepare != Prepare::No));
+        let (connections, swaps) = (PerProcess::new(), AtomicU64::new(0));
+        Ok(Self { table, planned, tls, statements, connections, swaps, prepares, plans })
     }
 
     fn connections(&self) -> Arc<ProcessValue<Connections>> {
@@ -119,11 +135,22 @@ impl Postgres {
     }
 
     async fn connect(&self) -> Result<Connection, PostgresFailure> {
-        let connected = self.table.config.connect(self.tls.clone()).await;
-        let (client, connection) = connected.map_err(|error| self.failure(&error).of_no_run())?;
+        let (client, connection) = loop {
+            let plans = self.plans.load(Ordering::Relaxed);
+            let config = if plans { &self.planned } else { &self.table.config };
+            match config.connect(self.tls.clone()).await {
+                Ok(connected) => break connected,
+                Err(error) if plans && refuses_options(&error) => {
+                    // A pooler is between, which may give a statement to another session.
+                    self.plans.store(false, Ordering::Relaxed);
+                    self.prepares.store(self.table.prepare == Prepare::Yes, Ordering::Relaxed);
+                }
+                Err(error) => return Err(self.failure(&error).of_no_run()),
+            }
+        };
         // It ends when the client is dropped.
         tokio::spawn(connection);
-        Ok(Connection { client, prepared: Vec::new() })
+        Ok(Connection { client, used: Vec::new() })
     }
 
     /// An idle connection, or a new one. An attempt goes on if its caller gives up, so that a slow greeting is made once.
@@ -166,6 +193,12 @@ impl Postgres {
             };
             match answer {
                 Err(PostgresFailure::Conflict) if Instant::now() < deadline => {}
+                // A pooler is between. From now on each statement is sent whole.
+                Err(PostgresFailure::ForeignName(_))
+                    if self.table.prepare == Prepare::Auto && Instant::now() < deadline =>
+                {
+                    self.prepares.store(false, Ordering::Relaxed);
+                }
                 Err(PostgresFailure::NoTable(_)) if self.table.creates && !has_created => {
                     has_created = true;
                     self.run(&self.connect().await?, &self.statements.create).await?;
@@ -181,53 +214,72 @@ impl Postgres {
 
     async fn rows(
         &self,
-        Connection { client, prepared }: &mut Connection,
+        connection: &Connection,
         statement: &str,
         parameters: &Parameters<'_>,
     ) -> Result<Vec<Row>, PostgresFailure> {
-        let failed = |error| self.failure(&error);
-        if !self.table.prepares {
-            return client.query_typed(statement, parameters).await.map_err(failed);
+        connection.client.query_typed(statement, parameters).await.map_err(|error| self.failure(&error))
+    }
+
+    /// The rows of a statement that has the token as its last parameter and returns `count` rows. It is prepared if that pays.
+    async fn rows_of_frequent(
+        &self,
+        connection: &mut Connection,
+        statement: &str,
+        parameters: &Parameters<'_>,
+        count: usize,
+    ) -> Result<Vec<Row>, PostgresFailure> {
+        if !self.prepares.load(Ordering::Relaxed) {
+            return self.rows(connection, statement, parameters).await;
         }
         let address = statement.as_ptr().addr();
-        let known = match prepared.iter().find(|(known, _)| *known == address) {
-            Some((_, known)) => known.clone(),
+        let Some((_, prepared)) = connection.used.iter_mut().find(|(known, _)| *known == address) else {
+            connection.used.push((address, None));
+            return self.rows(connection, statement, parameters).await;
+        };
+        let failed = |error| self.failure(&error);
+        let prepared = match prepared {
+            Some(prepared) => prepared,
             None => {
                 let types: Vec<Type> = parameters.iter().map(|(_, of)| of.clone()).collect();
-                let made = client.prepare_typed(statement, &types).await.map_err(failed)?;
-                prepared.push((address, made.clone()));
-                made
+                prepared.insert(connection.client.prepare_typed(statement, &types).await.map_err(failed)?)
             }
         };
         let values: Vec<_> = parameters.iter().map(|(value, _)| *value).collect();
-        client.query(&known, &values).await.map_err(failed)
+        let rows = connection.client.query(&*prepared, &values).await.map_err(failed)?;
+        if rows.len() == count { Ok(rows) } else { Err(PostgresFailure::ForeignName(foreign_name(&self.table.shown))) }
     }
 
     async fn read_values(
         self: &Arc<Self>,
         keys: &[StoredKey],
         lock_for: Option<CallId>,
+        needs_epoch: bool,
     ) -> Result<Event, PostgresFailure> {
         let keys: Vec<&[u8]> = keys.iter().map(StoredKey::as_bytes).collect();
         let mut connection = self.connection().await?;
-        let statement = match lock_for {
-            None => &self.statements.read,
-            Some(_) => {
-                let begin = format!(
-                    "BEGIN; SET LOCAL lock_timeout = '{0}ms'; SET LOCAL idle_in_transaction_session_timeout = '{0}ms'",
-                    MAX_LOCKED.as_millis()
-                );
-                self.run(&connection, &begin).await?;
-                &self.statements.read_locked
-            }
+        let Statements { token, read, read_locked, .. } = &self.statements;
+        let parameters: &Parameters<'_> =
+            &[(&keys, Type::BYTEA_ARRAY), (&needs_epoch, Type::BOOL), (token, Type::TEXT)];
+        let rows = if let Some(call) = lock_for {
+            let begin = format!(
+                "BEGIN; SET LOCAL lock_timeout = '{0}ms'; SET LOCAL idle_in_transaction_session_timeout = '{0}ms'",
+                MAX_LOCKED.as_millis()
+            );
+            // Both travel together.
+            let (begun, rows) =
+                tokio::join!(self.run(&connection, &begin), self.rows(&connection, read_locked, &parameters[..2]));
+            let rows = begun.and(rows)?;
+            self.connections().locking.lock().insert(call, connection);
+            rows
+        } else {
+            let rows = self.rows_of_frequent(&mut connection, read, parameters, keys.len()).await?;
+            self.keep(connection);
+            rows
         };
-        let rows = self.rows(&mut connection, statement, &[(&keys, Type::BYTEA_ARRAY)]).await?;
-        match lock_for {
-            None => self.keep(connection),
-            Some(call) => drop(self.connections().locking.lock().insert(call, connection)),
-        }
         let clock = rows.first().map(|row| row.get::<_, i64>(0) as u64);
-        Ok(Event::Read { clock, values: rows.iter().map(|row| found(row, 1)).collect() })
+        let epoch = rows.first().and_then(|row| row.get::<_, Option<i64>>(1)).map(|epoch| epoch as u64);
+        Ok(Event::Read { clock, epoch, values: rows.iter().map(|row| found(row, 2)).collect() })
     }
 
     async fn swap_values(
@@ -258,17 +310,29 @@ impl Postgres {
             (&expires_at, Type::INT8_ARRAY),
             (&from, Type::INT8_ARRAY),
             (&until, Type::INT8_ARRAY),
+            (&self.statements.token, Type::TEXT),
             (&part, Type::INT4_ARRAY),
         ];
         let are_simple = data.iter().all(Option::is_some) && sets.len() == keys.len();
-        let rows = match (keys.len(), are_simple) {
-            (0, _) => Vec::new(),
-            (_, true) => self.rows(&mut connection, &self.statements.swap, &parameters[..6]).await?,
-            (_, false) => self.rows(&mut connection, &self.statements.swap_sets, parameters).await?,
+        let (statement, parameters) = if are_simple {
+            (&self.statements.swap, &parameters[..7])
+        } else {
+            (&self.statements.swap_sets, parameters)
         };
-        if locked.is_some() {
-            self.run(&connection, "COMMIT").await?;
-        }
+        let rows = match locked {
+            Some(_) if keys.is_empty() => {
+                self.run(&connection, "COMMIT").await?;
+                Vec::new()
+            }
+            Some(_) => {
+                let (rows, committed) =
+                    tokio::join!(self.rows(&connection, statement, parameters), self.run(&connection, "COMMIT"));
+                let rows = rows?;
+                committed?;
+                rows
+            }
+            None => self.rows_of_frequent(&mut connection, statement, parameters, keys.len()).await?,
+        };
         if self.swaps.fetch_add(1, Ordering::Relaxed) % SWAPS_BETWEEN_SWEEPS == SWAPS_BETWEEN_SWEEPS - 1 {
             let postgres = Arc::clone(self);
             tokio::spawn(async move {
@@ -322,16 +386,22 @@ fn end_of(prefix: &[u8]) -> Vec<u8> {
 
 impl SwapIo for Postgres {
     fn promises(&self) -> Promises {
-        Promises { marks_are_versions: true, locks: true }
+        Promises { marks_are_versions: true, locks: true, max_value: MAX_VALUE }
     }
 
     fn max_calls(&self) -> usize {
         self.table.connections
     }
 
-    fn read(self: Arc<Self>, keys: Vec<StoredKey>, lock_for: Option<CallId>, deadline: Instant) -> IoOutcome {
+    fn read(
+        self: Arc<Self>,
+        keys: Vec<StoredKey>,
+        lock_for: Option<CallId>,
+        needs_epoch: bool,
+        deadline: Instant,
+    ) -> IoOutcome {
         Box::pin(async move {
-            let answer = self.ask(deadline, || self.read_values(&keys, lock_for)).await;
+            let answer = self.ask(deadline, || self.read_values(&keys, lock_for, needs_epoch)).await;
             answer.unwrap_or_else(|failure| failure.into_event(&self.table.shown))
         })
     }
@@ -352,30 +422,38 @@ impl SwapServer for Postgres {
     }
 
     fn scan(self: Arc<Self>, prefix: &[u8], length: usize, deadline: Instant) -> Result<(u64, Vec<Vec<u8>>)> {
-        self.run_apart(deadline, |postgres, mut connection| async move {
+        self.run_apart(deadline, |postgres, connection| async move {
             let (end, length) = (end_of(prefix), length as i32);
             let parameters: &Parameters<'_> = &[(&prefix, Type::BYTEA), (&end, Type::BYTEA), (&length, Type::INT4)];
-            let rows = postgres.rows(&mut connection, &postgres.statements.scan, parameters).await?;
+            let rows = postgres.rows(&connection, &postgres.statements.scan, parameters).await?;
             let clock = rows.first().map_or(0, |row| row.get::<_, i64>(0) as u64);
             Ok((clock, rows.iter().map(|row| row.get(1)).collect()))
         })
     }
 
-    /// Deletes in parts, each in a statement of its own. A key that is written meanwhile stays.
-    fn delete(self: Arc<Self>, prefix: &[u8], length: usize, timeout: Duration) -> Result<()> {
-        let end = end_of(prefix);
-        let mut from = prefix.to_vec();
+    /// Deletes in parts, each in a statement of its own. A row that a call has locked is left to the next pass.
+    fn delete(self: Arc<Self>, prefix: &[u8], length: usize, timeout: Duration) -> Result<Vec<Vec<u8>>> {
+        let (end, length) = (end_of(prefix), length as i32);
+        let keys = |statement: fn(&Statements) -> &String, from: &Vec<u8>| {
+            let end = &end;
+            self.run_apart(Instant::now() + timeout, |postgres, connection| async move {
+                let parameters: &Parameters<'_> = &[(from, Type::BYTEA), (end, Type::BYTEA), (&length, Type::INT4)];
+                let rows = postgres.rows(&connection, statement(&postgres.statements), parameters).await?;
+                Ok(rows.iter().map(|row| row.get(0)).collect::<Vec<Vec<u8>>>())
+            })
+        };
+        let mut passes = 0;
         loop {
-            let (start, end) = (&from, &end);
-            let last = self.run_apart(Instant::now() + timeout, |postgres, mut connection| async move {
-                let length = length as i32;
-                let parameters: &Parameters<'_> = &[(start, Type::BYTEA), (end, Type::BYTEA), (&length, Type::INT4)];
-                let rows = postgres.rows(&mut connection, &postgres.statements.delete, parameters).await?;
-                Ok(rows.first().map(|row| row.get::<_, Vec<u8>>(0)))
-            })?;
-            let Some(mut last) = last else { return Ok(()) };
-            last.push(0);
-            from = last;
+            let mut from = prefix.to_vec();
+            while let Some(mut last) = keys(|statements| &statements.delete, &from)?.pop() {
+                last.push(0);
+                from = last;
+            }
+            let left = keys(|statements| &statements.left, &prefix.to_vec())?;
+            passes += 1;
+            if left.is_empty() || passes == PASSES_OF_CLEAR {
+                return Ok(left);
+            }
         }
     }
 

@@ -1,12 +1,16 @@
 //! The statements: they read, compare and swap, and know no rule.
 
+use std::hash::{BuildHasher, RandomState};
+
 /// Takes the lock under which one process makes the table. The number names no table of an application.
 const LOCK_FOR_TABLE: &str = "SELECT pg_advisory_xact_lock(7527185443001)";
 /// Blocks of the table that one sweep looks through.
 pub(super) const BLOCKS_OF_SWEEP: i64 = 64;
 
-/// The statements for one table.
+/// The statements for one table. `read`, `swap` and `swap_sets` do nothing unless they are given `token`.
 pub(super) struct Statements {
+    /// A random text. Behind a pooler a name may stand for the statement of another process.
+    pub(super) token: String,
     pub(super) ping: String,
     pub(super) read: String,
     /// As `read`, and it locks the rows until the transaction ends.
@@ -16,6 +20,8 @@ pub(super) struct Statements {
     pub(super) swap_sets: String,
     pub(super) scan: String,
     pub(super) delete: String,
+    /// The first keys that are there.
+    pub(super) left: String,
     pub(super) sweep: String,
     pub(super) create: String,
 }
@@ -36,22 +42,28 @@ impl Statements {
     pub(super) fn new(table: &str, is_durable: bool) -> Self {
         // Microseconds since 1970.
         let clock = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+        // The server's start, and its last recovery from a crash, which resets these counts. Every user may read both.
+        let epoch = "CASE WHEN $2 THEN hashtextextended(
+            concat(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()), 0) END";
         let durability = if is_durable { "on" } else { "off" };
-        let of_keys = format!(
-            "WITH clock AS MATERIALIZED (SELECT {clock} AS now)
-             SELECT clock.now, stored.version, stored.data
-             FROM clock, unnest($1::bytea[]) WITH ORDINALITY AS given(key, number)"
-        );
+        let token = format!("{:016x}", RandomState::new().hash_one(0));
         Self {
+            token: token.clone(),
             ping: format!("SELECT 1 FROM {table} LIMIT 0"),
-            read: format!("{of_keys} LEFT JOIN {table} AS stored ON stored.key = given.key ORDER BY given.number"),
+            read: format!(
+                "WITH clock AS MATERIALIZED (SELECT {clock} AS now, {epoch} AS epoch WHERE $3 = '{token}')
+                 SELECT clock.now, clock.epoch, stored.version, stored.data
+                 FROM clock, unnest($1::bytea[]) WITH ORDINALITY AS given(key, number)
+                 LEFT JOIN LATERAL (SELECT version, data FROM {table} WHERE key = given.key OFFSET 0) AS stored ON true
+                 ORDER BY given.number"
+            ),
             // The rows are locked in the order of their keys, so that two processes that lock the same rows wait for each other only
             // once. The clock is read behind the locks.
             read_locked: format!(
                 "WITH locked AS MATERIALIZED (
                      SELECT key, version, data FROM {table} WHERE key = ANY($1::bytea[]) ORDER BY key FOR UPDATE
-                 ), clock AS MATERIALIZED (SELECT {clock} AS now, (SELECT count(*) FROM locked) AS locked)
-                 SELECT clock.now, stored.version, stored.data
+                 ), clock AS MATERIALIZED (SELECT {clock} AS now, {epoch} AS epoch, (SELECT count(*) FROM locked) AS locked)
+                 SELECT clock.now, clock.epoch, stored.version, stored.data
                  FROM clock, unnest($1::bytea[]) WITH ORDINALITY AS given(key, number)
                  LEFT JOIN locked AS stored ON stored.key = given.key ORDER BY given.number"
             ),
@@ -60,7 +72,7 @@ impl Statements {
             swap: format!(
                 "WITH given AS MATERIALIZED (
                      SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bigint[], $5::bigint[], $6::bigint[])
-                     WITH ORDINALITY AS given(key, old, data, expires_at, from_moment, until_moment, number)
+                     WITH ORDINALITY AS given(key, old, data, expires_at, from_moment, until_moment, number) WHERE $7 = '{token}'
                  ), clock AS MATERIALIZED (
                      SELECT {clock} AS now, set_config('synchronous_commit', '{durability}', true)
                  ), locked AS MATERIALIZED (
@@ -80,15 +92,18 @@ impl Statements {
                      CASE WHEN written.key IS NULL THEN coalesce(locked.data, stored.data) END
                  FROM given CROSS JOIN clock
                  LEFT JOIN written ON written.key = given.key LEFT JOIN locked ON locked.key = given.key
-                 LEFT JOIN {table} AS stored ON written.key IS NULL AND stored.key = given.key
+                 LEFT JOIN LATERAL (
+                     SELECT version, data FROM {table} WHERE key = given.key AND written.key IS NULL OFFSET 0
+                 ) AS stored ON true
                  ORDER BY given.number"
             ),
             // The same for sets of several keys, which are swapped whole or not at all. If an insert loses to another process, a
             // division by 0 takes the rest of its set back.
             swap_sets: format!(
                 "WITH given AS MATERIALIZED (
-                     SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bigint[], $5::bigint[], $6::bigint[], $7::int[])
+                     SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bigint[], $5::bigint[], $6::bigint[], $8::int[])
                      WITH ORDINALITY AS given(key, old, data, expires_at, from_moment, until_moment, part, number)
+                     WHERE $7 = '{token}'
                  ), clock AS MATERIALIZED (
                      SELECT {clock} AS now, set_config('synchronous_commit', '{durability}', true)
                  ), locked AS MATERIALIZED (
@@ -123,7 +138,9 @@ impl Statements {
                  SELECT now, done, CASE WHEN NOT done THEN coalesce(results.version, stored.version) END,
                      CASE WHEN NOT done THEN coalesce(results.found, stored.data) END,
                      CASE WHEN fits AND NOT done AND size > 1 THEN 1 / (size - size) END
-                 FROM results LEFT JOIN {table} AS stored ON stored.key = results.key AND NOT done
+                 FROM results LEFT JOIN LATERAL (
+                     SELECT version, data FROM {table} WHERE key = results.key AND NOT results.done OFFSET 0
+                 ) AS stored ON true
                  ORDER BY results.number"
             ),
             scan: format!(
@@ -131,12 +148,14 @@ impl Statements {
             ),
             delete: format!(
                 "WITH these AS MATERIALIZED (
-                     SELECT key FROM {table} WHERE key >= $1 AND key < $2 AND length(key) = $3 ORDER BY key LIMIT 1000
+                     SELECT key FROM {table} WHERE key >= $1 AND key < $2 AND length(key) = $3
+                     ORDER BY key LIMIT 1000 FOR UPDATE SKIP LOCKED
                  ), gone AS (
                      DELETE FROM {table} WHERE key = ANY(ARRAY(SELECT key FROM these)) RETURNING key
                  )
                  SELECT key FROM these ORDER BY key DESC LIMIT 1"
             ),
+            left: format!("SELECT key FROM {table} WHERE key >= $1 AND key < $2 AND length(key) = $3 LIMIT 10"),
             sweep: format!(
                 "WITH size AS MATERIALIZED (
                      SELECT greatest(pg_relation_size('{table}') / current_setting('block_size')::int, 1) AS blocks

@@ -14,7 +14,7 @@ pub(crate) struct Charge {
     pub(crate) life: u64,
     /// The generation of the key that a lease is for. 0: any.
     pub(crate) generation: u64,
-    /// The connection over which a lease was granted. 0: any.
+    /// The connection over which a lease was granted, or the epoch of its store. 0: any.
     pub(crate) connection: u64,
     /// The block of this process from which the units were spent. 0 if the store was asked.
     pub(crate) block: u32,

@@ -9,6 +9,16 @@ use crate::store::usage::{self, Together, Usage, is_noted, unstored};
 /// A value without an end expires in the year 2255, a date that stores and languages can write.
 const LAST_MOMENT: u64 = 1 << 53;
 
+/// The circumstances of a decision.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Circumstances {
+    pub(super) now: u64,
+    /// The epoch of the store, if it was asked for and is known.
+    pub(super) epoch: Option<u64>,
+    /// The most bytes of a value.
+    pub(super) max_value: usize,
+}
+
 /// The value of a key while groups are applied to it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct WorkingValue {
@@ -30,10 +40,15 @@ impl WorkingValue {
         self.bytes.as_deref().map(|bytes| StoredValue::read(bytes).ok_or_else(broken)).transpose()
     }
 
-    fn set(&mut self, usage: &Usage, plan: &Plan, answer: &Answer, kept: Option<&[u8]>, now: u64) {
-        let (bytes, expires_at) = write_value(usage.denies_until(answer), |out| usage.write(plan, now, kept, out));
+    fn set(&mut self, mut usage: Usage, plan: &Plan, answer: &Answer, kept: Option<&[u8]>, here: Circumstances) {
+        let denies_until = usage.denies_until(answer);
+        let write = |usage: &Usage| write_value(denies_until, |out| usage.write(plan, here.now, kept, out));
+        let (mut bytes, mut expires_at) = write(&usage);
+        if bytes.len() > here.max_value && usage.forget_attempts(bytes.len() - here.max_value) {
+            (bytes, expires_at) = write(&usage);
+        }
         self.bytes = (!is_empty(&bytes)).then_some(bytes);
-        let expires_at = self.moment.saturating_add(expires_at.saturating_sub(now));
+        let expires_at = self.moment.saturating_add(expires_at.saturating_sub(here.now));
         (self.expires_at, self.is_changed) = (expires_at.min(LAST_MOMENT), true);
     }
 }
@@ -53,8 +68,18 @@ fn usage_of(entry: &Entry<'_>, stored: Option<StoredValue<'_>>, now: u64) -> Res
     }
 }
 
+/// True if an entry gives back units of a lease, and the store may have lost its charge: it has restarted since.
+fn is_of_lost_epoch(entry: &Entry<'_>, epoch: Option<u64>) -> bool {
+    let Operation::GiveBack { charge, .. } = &entry.operation else { return false };
+    charge.generation != 0 && epoch != Some(charge.connection)
+}
+
 /// Decides one entry on the value of its key.
-pub(super) fn decide(entry: &Entry<'_>, working: &mut WorkingValue, now: u64) -> Result<Answer> {
+pub(super) fn decide(entry: &Entry<'_>, working: &mut WorkingValue, here: Circumstances) -> Result<Answer> {
+    let now = here.now;
+    if is_of_lost_epoch(entry, here.epoch) {
+        return decide(&Entry { operation: Operation::peek(1), ..*entry }, working, here);
+    }
     let stored = match working.stored() {
         Ok(stored) => stored,
         Err(_) if matches!(entry.operation, Operation::Clear) => None,
@@ -70,9 +95,9 @@ pub(super) fn decide(entry: &Entry<'_>, working: &mut WorkingValue, now: u64) ->
     let (answer, changed) = usage.apply_and_say(entry, now);
     if changed || is_noted(entry) {
         let kept = (!changed).then(|| stored.map_or_else(Vec::new, |stored| stored.value.to_vec()));
-        working.set(&usage, entry.plan, &answer, kept.as_deref(), now);
+        working.set(usage, entry.plan, &answer, kept.as_deref(), here);
     }
-    Ok(answer)
+    Ok(answer.over_connection(here.epoch))
 }
 
 /// Decides the entries of a `check_all` together. `value_of` has the index of each entry's value.
@@ -80,8 +105,9 @@ pub(super) fn decide_together(
     entries: &[Entry<'_>],
     value_of: &[usize],
     working: &mut [WorkingValue],
-    now: u64,
+    here: Circumstances,
 ) -> Result<Vec<Answer>> {
+    let now = here.now;
     let mut changed: Vec<Option<Answer>> = Vec::with_capacity(entries.len());
     let mut usages: Vec<Usage> = Vec::new();
     let mut usage_of_value: Vec<Option<usize>> = vec![None; working.len()];
@@ -105,7 +131,7 @@ pub(super) fn decide_together(
         let (entry, value) = (&entries[last], value_of[last]);
         if changed || is_noted(entry) {
             let stored = working[value].stored()?.map_or_else(Vec::new, |stored| stored.value.to_vec());
-            working[value].set(&usage, entry.plan, &answers[last], (!changed).then_some(&stored[..]), now);
+            working[value].set(usage, entry.plan, &answers[last], (!changed).then_some(&stored[..]), here);
         }
     }
     Ok(answers)

@@ -33,8 +33,15 @@ pub(crate) trait SwapIo: Send + Sync + 'static {
     /// The engine of this process begins, on this runtime.
     fn begin(&self, _runtime: &Handle) {}
 
-    /// Reads keys. `lock_for` is the number of the call that locks their rows, until the swap with that number ends it.
-    fn read(self: Arc<Self>, keys: Vec<StoredKey>, lock_for: Option<CallId>, deadline: Instant) -> IoOutcome;
+    /// Reads keys, and afterwards the epoch if it is needed. `lock_for` is the number of the call that locks their rows, until
+    /// the swap with that number ends it.
+    fn read(
+        self: Arc<Self>,
+        keys: Vec<StoredKey>,
+        lock_for: Option<CallId>,
+        needs_epoch: bool,
+        deadline: Instant,
+    ) -> IoOutcome;
 
     fn swap(self: Arc<Self>, sets: Vec<ChangeSet>, locked: Option<CallId>, deadline: Instant) -> IoOutcome;
 }
@@ -127,8 +134,8 @@ fn ask<D: SwapIo>(
 ) -> Option<Instant> {
     loop {
         let (call, outcome) = match machine.poll_io(Instant::now()) {
-            Io::Read { call, keys, locks, deadline } => {
-                (call, Arc::clone(io).read(keys, locks.then_some(call), deadline))
+            Io::Read { call, keys, locks, needs_epoch, deadline } => {
+                (call, Arc::clone(io).read(keys, locks.then_some(call), needs_epoch, deadline))
             }
             Io::Swap { call, sets, locked, deadline } => (call, Arc::clone(io).swap(sets, locked, deadline)),
             Io::WaitUntil(at) => return Some(at),

@@ -22,6 +22,8 @@ pub(super) struct KnownValue {
     pub(super) own: Option<Mark>,
     /// True if another process has written since.
     pub(super) is_shared: bool,
+    /// True if the last write of this process took a lock, and other processes write too. Then the next one begins with it.
+    pub(super) is_contended: bool,
     /// Until then this process leaves the key to others.
     pub(super) rests_until: Option<Instant>,
 }

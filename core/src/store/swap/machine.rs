@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use smallvec::SmallVec;
 
+use super::decision::Circumstances;
 use super::known_values::KnownValues;
 use super::store_clock::StoreClock;
 use super::unit::{CallGroup, Decided, GroupAnswers, GroupId, SwapAttempt, SwapUnit};
@@ -192,9 +193,14 @@ impl<R> SwapMachine<R> {
         }
     }
 
-    fn wants_lock(&self, unit: &SwapUnit) -> bool {
+    pub(super) fn wants_lock(&self, unit: &SwapUnit) -> bool {
+        let is_contended = |key: &StoredKey| self.known.get(key).is_some_and(|known| known.is_contended);
         let lost = |id: &GroupId| self.groups.get(id).is_some_and(|group| group.lost >= LOSSES_BEFORE_LOCK);
-        self.promises.locks && unit.groups.iter().any(lost)
+        self.promises.locks && (unit.groups.iter().any(lost) || unit.keys.iter().any(is_contended))
+    }
+
+    fn needs_epoch(&self, unit: &SwapUnit) -> bool {
+        unit.needs_epoch(|id| self.groups.get(&id))
     }
 
     /// Takes the groups whose keys are free and at no rest. Groups of one key keep their order.
@@ -252,23 +258,24 @@ impl<R> SwapMachine<R> {
 
     /// The swap of a unit whose values this process wrote last, if the groups change any.
     fn try_swap_first(&mut self, unit: &mut SwapUnit, now: Instant) -> Option<ChangeSet> {
-        if !self.promises.marks_are_versions || self.wants_lock(unit) {
+        if !self.promises.marks_are_versions || self.wants_lock(unit) || self.needs_epoch(unit) {
             return None;
         }
         let moment = self.clock.least(now)?;
         unit.values = unit.keys.iter().map(|key| Some(self.known.get(key)?.found.clone())).collect::<Option<_>>()?;
-        self.decide(unit, moment)
+        self.decide(unit, moment, None)
     }
 
     /// Decides a unit on its values. The change set is to be swapped; without one nothing is written.
-    pub(super) fn decide(&mut self, unit: &mut SwapUnit, moment: u64) -> Option<ChangeSet> {
-        let groups = &self.groups;
-        let Decided { answers, changes } = unit.decide(|id| groups.get(&id), moment);
+    pub(super) fn decide(&mut self, unit: &mut SwapUnit, moment: u64, epoch: Option<u64>) -> Option<ChangeSet> {
+        let here = Circumstances { now: moment, epoch, max_value: self.promises.max_value };
+        let Decided { answers, changes } = unit.decide(|id| self.groups.get(&id), here);
         let mark = (self.make_mark)();
+        let replaces = changes.iter().map(|(index, _)| (*index, unit.version(*index).cloned())).collect();
         let has_changes = !changes.is_empty();
         let until = moment + self.clock.slack().as_micros() as u64;
         let set = unit.change_set(changes, mark, moment, until);
-        unit.attempts.push(SwapAttempt { mark, answers });
+        unit.attempts.push(SwapAttempt { mark, replaces, answers });
         has_changes.then_some(set)
     }
 
@@ -280,9 +287,10 @@ impl<R> SwapMachine<R> {
     fn send_read(&mut self, units: Vec<SwapUnit>, locks: bool, now: Instant) -> Io {
         let keys = units.iter().flat_map(|unit| unit.keys.iter().cloned()).collect();
         let deadline = self.deadline_of(units.iter(), now);
+        let needs_epoch = units.iter().any(|unit| self.needs_epoch(unit));
         let call = self.next_id();
         self.calls.insert(call, CallInFlight { sent: now, phase: CallPhase::Reading { units, locks } });
-        Io::Read { call, keys, locks, deadline }
+        Io::Read { call, keys, locks, needs_epoch, deadline }
     }
 
     fn send_swap(&mut self, ready: ReadySwap, now: Instant) -> Io {
@@ -303,7 +311,7 @@ impl<R> SwapMachine<R> {
         let call = self.next_id();
         let phase = CallPhase::ClearingUp { unit, error };
         self.calls.insert(call, CallInFlight { sent: now, phase });
-        Io::Read { call, keys, locks: false, deadline }
+        Io::Read { call, keys, locks: false, needs_epoch: false, deadline }
     }
 
     /// The next moment at which a group expires or a key has rested.

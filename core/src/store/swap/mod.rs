@@ -21,9 +21,13 @@ use crate::store::stored_key::StoredKey;
 pub(crate) use engine::{IoOutcome, SwapIo, runtime};
 pub(crate) use machine::SwapMachine;
 pub(crate) use swap_store::{SwapServer, SwapStore, received, waking};
+pub(crate) use value::value_of;
 
 /// The version of a value, as the store names it.
 pub(crate) type Version = SmallVec<[u8; 8]>;
+
+/// The most bytes of a value, if a store does not say otherwise.
+pub(crate) const MAX_VALUE: usize = 256 << 10;
 
 /// The abilities of a store beyond reading and swapping.
 #[derive(Debug, Clone, Copy)]
@@ -32,6 +36,8 @@ pub(crate) struct Promises {
     pub(crate) marks_are_versions: bool,
     /// It can lock the rows that it reads until the next swap of the same call.
     pub(crate) locks: bool,
+    /// The most bytes of a value.
+    pub(crate) max_value: usize,
 }
 
 /// A value that stands in the store.
@@ -67,8 +73,8 @@ pub(crate) type CallId = u64;
 /// The next step of the owner of the machine.
 #[derive(Debug)]
 pub(crate) enum Io {
-    /// It reads these keys, and locks their rows if `locks`.
-    Read { call: CallId, keys: Vec<StoredKey>, locks: bool, deadline: Instant },
+    /// It reads these keys, and locks their rows if `locks`. If `needs_epoch`, the answer has the epoch of the store behind that.
+    Read { call: CallId, keys: Vec<StoredKey>, locks: bool, needs_epoch: bool, deadline: Instant },
     /// It swaps these values. `locked` is the read that has locked their rows, which this ends, also with no changes.
     Swap { call: CallId, sets: Vec<ChangeSet>, locked: Option<CallId>, deadline: Instant },
     /// It asks again then, or when a group is submitted.
@@ -88,8 +94,8 @@ pub(crate) enum SwapResult {
 /// The outcome of a question.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// The values of the keys, in order, and the clock of the store.
-    Read { clock: Option<u64>, values: Vec<Option<FoundValue>> },
+    /// The values of the keys, in order, and the clock of the store. Its epoch is another number after each restart.
+    Read { clock: Option<u64>, epoch: Option<u64>, values: Vec<Option<FoundValue>> },
     /// The results of all changes, in order.
     Swapped { clock: Option<u64>, results: Vec<SwapResult> },
     /// It has certainly not run.

@@ -17,8 +17,8 @@ impl<R> SwapMachine<R> {
             self.clock.heard(*clock, sent, now);
         }
         match (phase, event) {
-            (CallPhase::Reading { units, locks }, Event::Read { clock, values }) => {
-                self.take_read(call, units, locks, clock, values);
+            (CallPhase::Reading { units, locks }, Event::Read { clock, epoch, values }) => {
+                self.take_read(call, units, locks, (clock, epoch), values);
             }
             (CallPhase::ClearingUp { unit, error }, Event::Read { values, .. }) => {
                 self.take_cleared(unit, &error, values)
@@ -55,16 +55,16 @@ impl<R> SwapMachine<R> {
         call: CallId,
         units: Vec<SwapUnit>,
         locks: bool,
-        clock: Option<u64>,
+        (clock, epoch): (Option<u64>, Option<u64>),
         values: Vec<Option<FoundValue>>,
     ) {
         let mut values = values.into_iter();
         let mut swaps = Vec::new();
         for mut unit in units {
             unit.values = values.by_ref().take(unit.keys.len()).collect();
-            let Some(mut unit) = self.unless_landed(unit) else { continue };
+            let Some(mut unit) = self.unless_landed(unit, false, &overtaken()) else { continue };
             let moment = clock.unwrap_or_else(wall_clock);
-            match self.decide(&mut unit, moment) {
+            match self.decide(&mut unit, moment, epoch) {
                 Some(set) => swaps.push((unit, set)),
                 None => {
                     let attempt = unit.attempts.pop();
@@ -87,7 +87,8 @@ impl<R> SwapMachine<R> {
             }
             if of_unit.iter().all(|result| *result == SwapResult::Done) {
                 let Some(attempt) = unit.attempts.pop() else { continue };
-                self.note_written(changes, attempt.mark, now);
+                let with_lock = self.wants_lock(&unit);
+                self.note_written(changes, attempt.mark, with_lock, now);
                 self.complete(unit, attempt.answers);
                 continue;
             }
@@ -98,9 +99,7 @@ impl<R> SwapMachine<R> {
                     unit.values[index] = found;
                 }
             }
-            if let Some(mut unit) = self.unless_landed(unit) {
-                // This swap was refused because of another one, so it will be refused again.
-                unit.attempts.pop();
+            if let Some(unit) = self.unless_landed(unit, true, &overtaken()) {
                 self.repeat(unit, None);
             }
         }
@@ -108,20 +107,20 @@ impl<R> SwapMachine<R> {
 
     /// Reads the values that a swap with an unknown outcome has left.
     fn take_cleared(&mut self, mut unit: SwapUnit, error: &Error, values: Vec<Option<FoundValue>>) {
-        let before: Vec<Option<Version>> = (0..unit.keys.len()).map(|index| unit.version(index).cloned()).collect();
         unit.values = values;
-        let Some(unit) = self.unless_landed(unit) else { return };
-        let is_unchanged = (0..unit.keys.len()).all(|index| unit.version(index) == before[index].as_ref());
-        if is_unchanged && error.kind() != ErrorKind::StoreRejected {
+        let Some(unit) = self.unless_landed(unit, false, error) else { return };
+        if error.kind() == ErrorKind::StoreRejected {
+            self.fail(vec![unit], error);
+        } else {
             // The lost swap may still arrive. Its mark stays among the attempts of the unit.
             self.repeat(unit, Some(error));
-        } else {
-            self.fail(vec![unit], error);
         }
     }
 
     /// Returns a unit whose values were just read, unless the mark of one of its attempts stands there. Then that attempt was done.
-    fn unless_landed(&mut self, mut unit: SwapUnit) -> Option<SwapUnit> {
+    /// If one may have been done and replaced, the outcome stays unknown, and the unit ends with the error. `refused`: the last was not done,
+    /// unless it arrived twice and was refused because of itself.
+    fn unless_landed(&mut self, mut unit: SwapUnit, refused: bool, error: &Error) -> Option<SwapUnit> {
         if unit.values.len() != unit.keys.len() {
             self.fail(vec![unit], &confused());
             return None;
@@ -129,7 +128,14 @@ impl<R> SwapMachine<R> {
         self.note_found(&unit);
         let marks: Vec<Mark> = unit.values.iter().flatten().filter_map(mark_of).collect();
         let Some(at) = unit.attempts.iter().position(|attempt| marks.contains(&attempt.mark)) else {
-            return Some(unit);
+            if refused {
+                unit.attempts.pop();
+            }
+            if !unit.may_have_landed() {
+                return Some(unit);
+            }
+            self.fail(vec![unit], error);
+            return None;
         };
         let answers = unit.attempts.swap_remove(at).answers;
         self.complete(unit, answers);
@@ -157,17 +163,18 @@ impl<R> SwapMachine<R> {
         }
     }
 
-    /// Remembers the values that were written. A key that others write too rests for a round trip.
-    fn note_written(&mut self, changes: Vec<Change>, mark: Mark, now: Instant) {
+    /// Remembers the values that were written. A key that others write too rests for a round trip, unless locks give each its turn.
+    fn note_written(&mut self, changes: Vec<Change>, mark: Mark, with_lock: bool, now: Instant) {
         for change in changes {
             let known = self.known.get(&change.key).cloned().unwrap_or_default();
-            let rests_until = known.is_shared.then(|| now + self.clock.round_trip());
+            let is_contended = with_lock && known.is_shared;
+            let rests_until = (known.is_shared && !with_lock).then(|| now + self.clock.round_trip());
             let found = change.data.map(|data| FoundValue { version: Version::from_slice(&mark), data });
             if found.is_none() || !self.promises.marks_are_versions {
                 self.known.forget(&change.key);
                 continue;
             }
-            let known = KnownValue { found, own: Some(mark), is_shared: false, rests_until };
+            let known = KnownValue { found, own: Some(mark), is_shared: false, is_contended, rests_until };
             self.known.set(change.key, known);
         }
     }
@@ -217,6 +224,12 @@ fn mark_of(found: &FoundValue) -> Option<Mark> {
 fn wall_clock() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     now.as_micros() as u64
+}
+
+/// The error of a call whose swap may have been done before another process changed the key.
+fn overtaken() -> Error {
+    let message = "an answer of the store was lost, and the key has changed since: the call may have been counted";
+    Error::new(ErrorKind::StoreTimeout, message)
 }
 
 fn confused() -> Error {

@@ -20,8 +20,10 @@ impl StoreClock {
     pub(super) fn heard(&mut self, clock: Option<u64>, sent: Instant, now: Instant) {
         let took = now.saturating_duration_since(sent);
         self.round_trip = if self.round_trip.is_zero() { took } else { (self.round_trip * 7 + took) / 8 };
+        // An answer that was long on the way knows less than an earlier one, unless the clock of the store was set back.
+        let set_back = MAX_SLACK.as_micros() as u64;
         if let Some(clock) = clock
-            && self.last.is_none_or(|(known, at)| clock > known || at < now)
+            && self.least(now).is_none_or(|least| clock > least || clock + set_back < least)
         {
             self.last = Some((clock, now));
         }

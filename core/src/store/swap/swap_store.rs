@@ -10,6 +10,7 @@ use super::value::StoredValue;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{MAX_OVERRIDDEN_KEYS, Plan};
 use crate::process::fork::{PerProcess, ProcessValue};
+use crate::process::log::Log;
 use crate::store::Store;
 use crate::store::call_context::{CallContext, Waits};
 use crate::store::completion::{Completion, awaited};
@@ -72,8 +73,9 @@ pub(crate) trait SwapServer: SwapIo {
     /// The values of all keys that begin with these bytes and have that length, with the clock of the store.
     fn scan(self: Arc<Self>, prefix: &[u8], length: usize, deadline: Instant) -> Result<(u64, Vec<Vec<u8>>)>;
 
-    /// Deletes all keys that begin with these bytes and have that length, each in at most `timeout`.
-    fn delete(self: Arc<Self>, prefix: &[u8], length: usize, timeout: Duration) -> Result<()>;
+    /// Deletes all keys that begin with these bytes and have that length, each in at most `timeout`. It ends although others
+    /// write them, and returns the first of those that are there again.
+    fn delete(self: Arc<Self>, prefix: &[u8], length: usize, timeout: Duration) -> Result<Vec<Vec<u8>>>;
 
     fn close(&self);
 }
@@ -84,12 +86,13 @@ pub(crate) struct SwapStore<D> {
     engine: PerProcess<SwapEngine>,
     names: KeyNames,
     timeout: Duration,
+    log: Arc<Log>,
     closed: AtomicBool,
 }
 
 impl<D: SwapServer> SwapStore<D> {
-    pub(crate) fn new(io: D, names: KeyNames, timeout: Duration) -> Self {
-        Self { io: Arc::new(io), engine: PerProcess::new(), names, timeout, closed: AtomicBool::new(false) }
+    pub(crate) fn new(io: D, names: KeyNames, timeout: Duration, log: Arc<Log>) -> Self {
+        Self { io: Arc::new(io), engine: PerProcess::new(), names, timeout, log, closed: AtomicBool::new(false) }
     }
 
     fn engine(&self) -> Result<Arc<ProcessValue<SwapEngine>>> {
@@ -117,6 +120,9 @@ impl<D: SwapServer> SwapStore<D> {
         states: &LayerStates,
         recipient: impl FnOnce(Caller<T>) -> GroupRecipient,
     ) -> Option<Result<T>> {
+        if let Err(error) = entries.iter().try_for_each(|(entry, _)| self.accepts(&entry.plan)) {
+            return Some(Err(error));
+        }
         let deadline = self.deadline(context.deadline);
         let (completion, answer): (Completion<T>, _) = match context.waits {
             Waits::Never => return None,
@@ -197,9 +203,19 @@ impl<D: SwapServer> Store for SwapStore<D> {
     fn clear_all(&self) -> Result<()> {
         self.engine()?;
         let prefix = self.names.prefix.as_bytes();
-        Arc::clone(&self.io).delete(prefix, prefix.len() + StoredKey::DIGEST, self.timeout)?;
+        let written = Arc::clone(&self.io).delete(prefix, prefix.len() + StoredKey::DIGEST, self.timeout)?;
         let notes = [b"o:", prefix].concat();
-        Arc::clone(&self.io).delete(&notes, notes.len() + 2 * StoredKey::DIGEST, self.timeout)
+        Arc::clone(&self.io).delete(&notes, notes.len() + 2 * StoredKey::DIGEST, self.timeout)?;
+        if !written.is_empty() {
+            let digest =
+                |key: &Vec<u8>| key[prefix.len()..].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+            let digests: Vec<String> = written.iter().map(digest).collect();
+            self.log.warn(&format!(
+                "clear_all has ended, but calls wrote keys meanwhile. These have usage again, and perhaps more: {}",
+                digests.join(", ")
+            ));
+        }
+        Ok(())
     }
 
     /// The note is there as long as the override is in force.
@@ -228,6 +244,20 @@ impl<D: SwapServer> Store for SwapStore<D> {
         self.engine()?;
         let (now, overrides) = self.stored_overrides(entry.plan, now)?;
         Ok(Answer::of_overrides(overrides, now))
+    }
+
+    fn accepts(&self, plan: &Plan) -> Result<()> {
+        let (needed, most) = (plan.stored.max_whole, self.io.promises().max_value);
+        if needed <= most {
+            return Ok(());
+        }
+        Err(Error::policy(format!(
+            "the policy {:?} needs up to {} kB for each key, and this store keeps at most {} kB: use sliding-window in place of \
+             sliding-log, smaller counts, or a shorter journal",
+            plan.policy.name(),
+            needed.div_ceil(1024),
+            most / 1024
+        )))
     }
 
     fn close(&self) {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use smallvec::SmallVec;
 
-use super::decision::{WorkingValue, decide, decide_together};
+use super::decision::{Circumstances, WorkingValue, decide, decide_together};
 use super::value::{Mark, set_mark};
 use super::{Change, ChangeSet, FoundValue, Version};
 use crate::error::{Error, Result};
@@ -37,6 +37,8 @@ pub(super) struct CallGroup<R> {
 #[derive(Debug)]
 pub(super) struct SwapAttempt {
     pub(super) mark: Mark,
+    /// The versions that it was to replace, by the index of the key.
+    pub(super) replaces: Vec<(usize, Option<Version>)>,
     pub(super) answers: Vec<(GroupId, GroupAnswers)>,
 }
 
@@ -59,15 +61,21 @@ pub(super) struct Decided {
 }
 
 impl SwapUnit {
-    /// Applies the groups in their order to the values, at that moment.
+    /// True if its groups take or return units of a lease.
+    pub(super) fn needs_epoch<'a, R: 'a>(&self, group_of: impl Fn(GroupId) -> Option<&'a CallGroup<R>>) -> bool {
+        let entries = self.groups.iter().filter_map(|id| group_of(*id)).flat_map(|group| &*group.entries);
+        entries.into_iter().any(|entry| entry.operation.is_of_lease())
+    }
+
+    /// Applies the groups in their order to the values. A group with a time of its own is decided by that.
     pub(super) fn decide<'a, R: 'a>(
         &self,
         group_of: impl Fn(GroupId) -> Option<&'a CallGroup<R>>,
-        moment: u64,
+        here: Circumstances,
     ) -> Decided {
         let data = |found: &Option<FoundValue>| found.as_ref().map(|found| found.data.clone());
         let mut working: Vec<WorkingValue> =
-            self.values.iter().map(|found| WorkingValue::new(data(found), moment)).collect();
+            self.values.iter().map(|found| WorkingValue::new(data(found), here.now)).collect();
         let mut answers = Vec::with_capacity(self.groups.len());
         for id in &self.groups {
             // A group that has been answered meanwhile is not applied.
@@ -78,11 +86,11 @@ impl SwapUnit {
                 .map(|key| self.keys.iter().position(|known| known == key).unwrap_or_default())
                 .collect();
             let entries = borrowed(&group.entries);
-            let now = group.now.unwrap_or(moment);
+            let here = Circumstances { now: group.now.unwrap_or(here.now), ..here };
             // Entries that are decided alone share a call only if there is one.
             let decided = match (&entries[..], group.together) {
-                ([entry], false) => decide(entry, &mut working[value_of[0]], now).map(|answer| vec![answer]),
-                (entries, _) => decide_together(entries, &value_of, &mut working, now),
+                ([entry], false) => decide(entry, &mut working[value_of[0]], here).map(|answer| vec![answer]),
+                (entries, _) => decide_together(entries, &value_of, &mut working, here),
             };
             answers.push((*id, decided));
         }
@@ -111,5 +119,11 @@ impl SwapUnit {
 
     pub(super) fn version(&self, index: usize) -> Option<&Version> {
         self.values[index].as_ref().map(|found| &found.version)
+    }
+
+    /// True if an attempt may have been done: what it was to replace does not stand there any more. It cannot be done later.
+    pub(super) fn may_have_landed(&self) -> bool {
+        let mut replaced = self.attempts.iter().flat_map(|attempt| &attempt.replaces);
+        replaced.any(|(index, version)| self.version(*index) != version.as_ref())
     }
 }

@@ -33,6 +33,11 @@ impl<'a> StoredValue<'a> {
     }
 }
 
+/// The value in bytes that were read, as a server of Redis keeps it. `None` for bytes that Tidegate has not written.
+pub(crate) fn value_of(bytes: &[u8]) -> Option<&[u8]> {
+    StoredValue::read(bytes).map(|stored| stored.value)
+}
+
 /// Writes a value. `write` appends the value and its appendix, and returns when it expires and the bytes of the value.
 pub(super) fn write_value(denies_until: u64, write: impl FnOnce(&mut Vec<u8>) -> (u64, usize)) -> (Vec<u8>, u64) {
     let mut bytes = vec![0; HEAD];

@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 pub(crate) use machine_file::MachineFile;
 pub(crate) use memory_bounds::MemoryBounds;
 #[cfg(feature = "postgres")]
-pub(crate) use postgres::PostgresTable;
+pub(crate) use postgres::{PostgresTable, Prepare};
 pub(crate) use secrets::{APPLICATION_SCHEME, without_secrets};
 #[cfg(feature = "tls")]
 pub(crate) use servers::Certificates;

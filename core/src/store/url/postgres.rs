@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use tokio_postgres::Config;
-use tokio_postgres::config::SslMode;
+use tokio_postgres::config::{SslMode, TargetSessionAttrs};
 
 use super::secrets;
 use super::servers::Certificates;
@@ -15,11 +15,22 @@ use crate::process::regular_file::{self, Links, Unreadable};
 const DEFAULT_TABLE: &str = "tidegate";
 const DEFAULT_CONNECTIONS: usize = 4;
 const MAX_CONNECTIONS: usize = 100;
+/// The time for each of several hosts, if the URL names none.
+const CONNECT_TIMEOUT_OF_SEVERAL: Duration = Duration::from_secs(1);
 /// The largest file of certificates, in bytes.
 const MAX_CERTIFICATES: usize = 8 << 20;
 /// The longest name of PostgreSQL, in bytes. It cuts longer ones.
 const MAX_NAME: usize = 63;
 const OPTIONS: &str = "table, durability, connections, prepare, create, sslmode, sslrootcert, application_name, connect_timeout and options";
+
+/// If statements are prepared on the server under names, which saves the time to plan them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Prepare {
+    /// Until the server does not know one of its own names: then a pooler is between.
+    Auto,
+    Yes,
+    No,
+}
 
 /// A table, and how to reach it.
 #[derive(Clone)]
@@ -30,8 +41,7 @@ pub(crate) struct PostgresTable {
     /// True if a call waits until its commit is on the disk.
     pub(crate) is_durable: bool,
     pub(crate) connections: usize,
-    /// True if statements are prepared on the server under names.
-    pub(crate) prepares: bool,
+    pub(crate) prepare: Prepare,
     /// True if a limiter makes the table when it is missing.
     pub(crate) creates: bool,
     pub(crate) certificates: Certificates,
@@ -51,7 +61,7 @@ impl PostgresTable {
             table: quoted(DEFAULT_TABLE)?,
             is_durable: false,
             connections: DEFAULT_CONNECTIONS,
-            prepares: false,
+            prepare: Prepare::Auto,
             creates: false,
             certificates: Certificates { unverified: true, ..Certificates::default() },
             shown: secrets::without_secrets(url),
@@ -73,7 +83,8 @@ impl PostgresTable {
                     })?;
                 }
                 "prepare" => {
-                    table.prepares = choice("prepare", &value, [("auto", false), ("no", false), ("yes", true)])?;
+                    let choices = [("auto", Prepare::Auto), ("yes", Prepare::Yes), ("no", Prepare::No)];
+                    table.prepare = choice("prepare", &value, choices)?;
                 }
                 "create" => table.creates = choice("create", &value, [("no", false), ("yes", true)])?,
                 "sslmode" => {
@@ -120,8 +131,16 @@ impl PostgresTable {
             }
             given.push(name.into_owned());
         }
-        if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+        let hosts = config.get_hosts().len().max(config.get_hostaddrs().len());
+        if hosts == 0 {
             return Err(unreadable());
+        }
+        if hosts > 1 {
+            // A standby does not write, and one that is gone must not use up the time for the others.
+            config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+            if config.get_connect_timeout().is_none() {
+                config.connect_timeout(CONNECT_TIMEOUT_OF_SEVERAL);
+            }
         }
         Ok(Self { config, ..table })
     }
@@ -171,7 +190,7 @@ mod tests {
                    &application_name=shop&connect_timeout=3&options=-c%20geqo%3Doff";
         let table = parsed(url);
         assert_eq!((&*table.table, table.connections, table.is_durable), ("\"limits\".\"Tide\"", 9, true));
-        assert!(table.prepares && table.creates && table.config.get_ssl_mode() == SslMode::Require);
+        assert!(table.prepare == Prepare::Yes && table.creates && table.config.get_ssl_mode() == SslMode::Require);
         assert_eq!(table.config.get_application_name(), Some("shop"));
     }
 

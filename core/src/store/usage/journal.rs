@@ -51,6 +51,20 @@ pub(in crate::store) fn is_noted(entry: &Entry<'_>) -> bool {
 }
 
 impl Usage {
+    /// Forgets the oldest attempts until at least so many bytes of their metadata are gone. Returns true if there were any.
+    #[cfg(feature = "postgres")]
+    pub(in crate::store) fn forget_attempts(&mut self, mut bytes: usize) -> bool {
+        let journal = self.rare.as_mut().and_then(|rare| rare.journal.as_mut());
+        let Some(journal) = journal.filter(|journal| !journal.attempts.is_empty()) else { return false };
+        while bytes > 0
+            && let Some(attempt) = journal.attempts.pop_front()
+        {
+            journal.meta_bytes -= meta_bytes(&attempt);
+            bytes = bytes.saturating_sub(attempt.meta.map_or(0, |meta| meta.len()));
+        }
+        true
+    }
+
     /// Adds a check or a charge to the journal, if its policy keeps one.
     pub(in crate::store) fn record_attempt(&mut self, entry: &Entry<'_>, now: u64, allowed: bool) {
         let most = entry.plan.policy.options().journal as usize;

@@ -78,7 +78,7 @@ const ROOMS: &[Room] = &[
         &["resilience/"],
         &["counting", "io", "memory", "url", "store", "usage", "request", "plan", "policy", BASE],
     ),
-    room("postgres", &["store/postgres/"], &["io", "swap", "url", "store", "request", BASE]),
+    room("postgres", &["store/postgres/"], &["io", "swap", "url", "store", "request", "policy", BASE]),
     room("application", &["store/application/"], &["swap", "store", "request", BASE]),
     room("io", &["store/redis/"], &["protocol", "script", "url", "store", "request", "plan", "policy", BASE]),
     room("protocol", &["store/redis/protocol/"], &["script", "url", "store", "request", BASE]),

@@ -2,11 +2,13 @@
 //!
 //! `TIDEGATE_SCHEDULES` sets the number of schedules to run, `TIDEGATE_SCHEDULE` a single one.
 
-use std::collections::HashMap;
+mod model;
+mod store;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{CallId, ChangeSet, Event, FoundValue, Io, Promises, SwapMachine, SwapResult, Version};
+use super::{CallId, ChangeSet, Event, Io, Promises, SwapMachine};
 use crate::error::{Error, ErrorKind};
 use crate::plan::Plan;
 use crate::plan::plan_cache::plan_of;
@@ -16,52 +18,16 @@ use crate::schedules::{run_each, setting};
 use crate::store::key_names::KeyNames;
 use crate::store::request::{Entry, Operation, OwnedEntry};
 use crate::store::stored_key::StoredKey;
+use store::Store;
 
 const SCHEDULES: u64 = 20_000;
 /// The clock of the store when a schedule begins, in microseconds since 1970.
 const START: u64 = 1_704_067_200_000_000;
 const TIMEOUT: Duration = Duration::from_millis(250);
 
-/// The store. Only it knows the true time.
-#[derive(Default)]
-struct Store {
-    values: HashMap<StoredKey, FoundValue>,
-}
-
-impl Store {
-    fn read(&self, keys: &[StoredKey], clock: u64) -> Event {
-        Event::Read { clock: Some(clock), values: keys.iter().map(|key| self.values.get(key).cloned()).collect() }
-    }
-
-    fn swap(&mut self, sets: &[ChangeSet], clock: u64) -> Event {
-        let mut results = Vec::new();
-        for set in sets {
-            let is_same = |change: &super::Change| {
-                self.values.get(&change.key).map(|found| &found.version) == change.version.as_ref()
-            };
-            let is_done = set.from <= clock && clock <= set.until && set.changes.iter().all(is_same);
-            for change in &set.changes {
-                if !is_done {
-                    results.push(SwapResult::Lost(self.values.get(&change.key).cloned()));
-                    continue;
-                }
-                match &change.data {
-                    Some(data) => {
-                        let found = FoundValue { version: Version::from_slice(&data[..8]), data: data.clone() };
-                        self.values.insert(change.key.clone(), found);
-                    }
-                    None => drop(self.values.remove(&change.key)),
-                }
-                results.push(SwapResult::Done);
-            }
-        }
-        Event::Swapped { clock: Some(clock), results }
-    }
-}
-
 enum Message {
-    Read(Vec<StoredKey>),
-    Swap(Vec<ChangeSet>),
+    Read { keys: Vec<StoredKey>, locks: bool },
+    Swap { sets: Vec<ChangeSet>, locked: Option<CallId> },
 }
 
 /// What happens at a moment.
@@ -127,8 +93,10 @@ impl World {
     fn new(seed: u64, base: Instant) -> Self {
         let mut random = Random::new(seed);
         let limit = 5 + random.below(60);
-        let policy = Policy::parse(&format!("fixed-window {limit}/hour")).expect("a policy");
-        let promises = Promises { marks_are_versions: random.chance(700), locks: false };
+        let algorithm = ["fixed-window", "sliding-window", "sliding-log"][random.below(3) as usize];
+        let policy = Policy::parse(&format!("{algorithm} {limit}/hour")).expect("a policy");
+        let marks_are_versions = random.chance(700);
+        let promises = Promises { marks_are_versions, locks: random.chance(500), max_value: super::MAX_VALUE };
         let process = |seed: u64| {
             let mut marks = Random::new(seed);
             let make_mark = Box::new(move || marks.next().to_le_bytes());
@@ -226,8 +194,14 @@ impl World {
             Occurrence::Arrives { process, call, message, is_heard } => {
                 let clock = self.clock();
                 let event = match &*message {
-                    Message::Read(keys) => self.store.read(keys, clock),
-                    Message::Swap(sets) => self.store.swap(sets, clock),
+                    Message::Read { keys, locks: true } if !self.store.locks(keys, (process, call), clock) => {
+                        let arrives = Occurrence::Arrives { process, call, message, is_heard };
+                        return self.at(Duration::from_millis(1), arrives);
+                    }
+                    Message::Read { keys, .. } => self.store.read(keys, clock),
+                    Message::Swap { sets, locked } => {
+                        self.store.swap(sets, locked.map(|locked| (process, locked)), clock)
+                    }
                 };
                 if is_heard {
                     let after = self.delay();
@@ -282,14 +256,8 @@ impl World {
             let now = self.base + self.now;
             let io = self.processes[process].machine.poll_io(now);
             let (call, message, deadline) = match io {
-                Io::Read { call, keys, locks, deadline } => {
-                    assert!(!locks, "this store has no locks");
-                    (call, Message::Read(keys), deadline)
-                }
-                Io::Swap { call, sets, locked, deadline } => {
-                    assert!(locked.is_none(), "this store has no locks");
-                    (call, Message::Swap(sets), deadline)
-                }
+                Io::Read { call, keys, locks, deadline, .. } => (call, Message::Read { keys, locks }, deadline),
+                Io::Swap { call, sets, locked, deadline } => (call, Message::Swap { sets, locked }, deadline),
                 Io::WaitUntil(at) => {
                     assert!(at > now, "it waits for a moment that is to come");
                     break;
@@ -357,25 +325,19 @@ impl World {
     fn check(mut self) {
         // What is on the way arrives.
         while let Some((_, _, what)) = self.queue.pop() {
-            if let Occurrence::Arrives { message, .. } = what
-                && let Message::Swap(sets) = &*message
+            if let Occurrence::Arrives { process, message, .. } = what
+                && let Message::Swap { sets, locked } = &*message
             {
                 let clock = self.clock();
-                self.store.swap(sets, clock);
+                self.store.swap(sets, locked.map(|locked| (process, locked)), clock);
             }
         }
         for call in &self.calls {
             assert_eq!(call.answers, 1, "a call has no answer");
             assert!(call.deadline <= self.now + TIMEOUT + Duration::from_secs(4));
         }
-        let names = KeyNames::from("sim");
         for (key, name) in KEYS.iter().enumerate() {
-            let stored = self.store.values.get(&StoredKey::new(&names, self.plan.policy.name(), name));
-            let working = stored.map(|found| found.data.clone());
-            let mut working = super::decision::WorkingValue::new(working, self.clock());
-            let entry = Entry { plan: &self.plan, key: name, operation: Operation::peek(1) };
-            let answer = super::decision::decide(&entry, &mut working, self.clock()).expect("a value of ours");
-            let used = self.limit as i64 - answer.views[0].left;
+            let used = self.store.used(&self.plan, name, self.clock());
             let (done, unknown) = (self.done[key] as i64, self.unknown[key] as i64);
             assert!(used <= self.limit as i64, "{name}: {used} of {}", self.limit);
             assert!(done <= used && used <= done + unknown, "{name}: {used} units, {done} done, {unknown} unknown");

@@ -5,11 +5,18 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
+use serde_json::json;
 use tidegate::host::{postgres_ddl, set_up_postgres};
-use tidegate::{Builder, Decision, ErrorKind, KeyOverride, Limiter, OnStoreError, Source};
+use tidegate::{
+    Builder, CheckOptions, Decision, ErrorKind, KeyOverride, Lease, Limiter, ManualClock, OnStoreError, Options,
+    Policy, Source,
+};
 use tidegate_tests::lateness::LatenessProbe;
 use tidegate_tests::servers::{Kind, Servers};
 use tidegate_tests::wait::wait_until;
+
+mod faults;
+mod sharing;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const TIMEOUT: Duration = Duration::from_millis(300);
@@ -223,4 +230,99 @@ fn a_list_of_stores_has_no_postgres() {
     let shared: Arc<str> = "postgresql://u:hunter2@one/d?nonsense=1".into();
     let error = Limiter::builder().store(&*shared).build().expect_err("an error");
     assert!(!error.message().contains("hunter2"), "{error}");
+}
+
+#[test]
+fn units_of_a_lease_go_back_unless_the_server_has_restarted() {
+    let (server, url) = server();
+    // Without this the crash would lose the charge itself.
+    let url = format!("{url}&durability=sync");
+    let clock = Arc::new(ManualClock::new(Duration::from_secs(1_704_067_200)));
+    let leased = |key: &str| {
+        let limiter = builder(&url).on_store_error(OnStoreError::Raise).clock(Arc::clone(&clock)).build();
+        let limiter = limiter.expect("a limiter");
+        let limits = Policy::parse("fixed-window 1000000/hour").expect("a notation").limits().to_vec();
+        let lease = Some(Lease::percent(5.0).expect("a lease"));
+        let policy = Policy::new(limits, Options { lease, ..Options::default() }).expect("a policy");
+        let mut admitted = 0;
+        while limiter.check(&policy, key).expect("a decision").source() != Source::Lease {
+            admitted += 1;
+        }
+        (limiter, policy, admitted + 1)
+    };
+    let left = |policy: &Policy, key: &str| {
+        let limiter = builder(&url).clock(Arc::clone(&clock)).build().expect("a limiter");
+        limiter.peek(policy, key, 1).expect("a peek").remaining()
+    };
+    let (limiter, policy, admitted) = leased("returned");
+    assert!(left(&policy, "returned") < 1_000_000 - admitted, "units are leased");
+    limiter.close();
+    assert_eq!(left(&policy, "returned"), 1_000_000 - admitted);
+    // The server recovers from the end of one of its processes, which keeps its start time.
+    let (limiter, policy, _) = leased("lost");
+    let before = left(&policy, "lost");
+    let launcher = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'autovacuum launcher'";
+    let pid = server.command(0, &[launcher])[0].as_str().expect("a process").to_owned();
+    let killed = Command::new("kill").args(["-KILL", &pid]).status().expect("kill runs");
+    assert!(killed.success());
+    let recovered = || limiter.peek(&policy, "other", 1).is_ok();
+    wait_until(PATIENCE, "the server has recovered", recovered);
+    limiter.close();
+    assert_eq!(left(&policy, "lost"), before);
+}
+
+#[test]
+fn a_value_has_at_most_256_kilobytes() {
+    let (server, url) = server();
+    let error = builder(&url).policy("log", "sliding-log 20000/day").expect("a policy").build().expect_err("too large");
+    assert_eq!(error.kind(), ErrorKind::PolicyInvalid);
+    assert!(error.message().contains("sliding-window") && error.message().contains("256 kB"), "{error}");
+    let limiter = strict(&url);
+    assert!(limiter.check("sliding-log 10000/day", "alice").expect("a decision").allowed());
+    assert_eq!(
+        limiter.check("sliding-log 20000/day", "alice").expect_err("too large").kind(),
+        ErrorKind::PolicyInvalid
+    );
+    // A journal keeps as many of the newest attempts as have room.
+    let limits = Policy::parse("100/day").expect("a notation").limits().to_vec();
+    let policy = Policy::new(limits, Options { journal: 100, ..Options::default() }).expect("a policy");
+    for number in 0..10_u8 {
+        let options = CheckOptions { meta: Some(vec![number; 60_000]), ..CheckOptions::default() };
+        limiter.check_with(&policy, "alice", &options).expect("a decision");
+    }
+    let attempts = limiter.journal(&policy, "alice").expect("a journal");
+    assert_eq!(attempts.len(), 4);
+    assert_eq!(attempts[0].meta.as_ref().map(|meta| meta[0]), Some(9));
+    drop(server);
+}
+
+#[test]
+fn a_check_of_a_known_key_and_every_denial_takes_one_round_trip() {
+    let server = Servers::start_with(Kind::Postgres, json!({"config": {"log_statement": "all"}}));
+    let url = format!("{}?create=yes", server.url());
+    let log = server.json().pointer("/servers/0/log").and_then(serde_json::Value::as_str).expect("a log").to_owned();
+    let limiter = strict(&url);
+    // A busy machine may bring a swap to the server too late, so that it is repeated.
+    let trips = |wanted: usize, calls: &dyn Fn(&str)| {
+        let count = || std::fs::read_to_string(&log).expect("a log").matches(" execute ").count();
+        let seen: Vec<usize> = (0..9)
+            .map(|attempt| {
+                let before = count();
+                calls(&format!("key {attempt}"));
+                count() - before
+            })
+            .collect();
+        assert!(seen.contains(&wanted) && seen.iter().all(|count| *count >= wanted), "{wanted} of {seen:?}");
+    };
+    limiter.check(POLICY, "warm").expect("a decision");
+    let ask = |policy: &str, key: &str| drop(limiter.check(policy, key).expect("a decision"));
+    trips(2, &|key| ask(POLICY, key));
+    trips(10, &|_| (0..10).for_each(|_| ask(POLICY, "alice")));
+    ask("2/day", "bob");
+    ask("2/day", "bob");
+    trips(10, &|_| (0..10).for_each(|_| ask("2/day", "bob")));
+    let other = strict(&url);
+    other.check(POLICY, "warm").expect("a decision");
+    trips(5, &|_| (0..5).for_each(|_| drop(other.check("2/day", "bob").expect("a decision"))));
+    trips(1, &|_| drop(limiter.check_all([(POLICY, "alice"), ("9999/day", "alice")]).expect("a decision")));
 }

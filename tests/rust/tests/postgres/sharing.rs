@@ -1,0 +1,83 @@
+//! Processes that share a key: a far one gets its turns.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tidegate::{OnStoreError, Source};
+use tidegate_tests::proxy::{Condition, Proxy};
+use tidegate_tests::servers::{Kind, Servers};
+
+use super::{POLICY, builder, strict};
+
+const LENGTH: Duration = Duration::from_secs(2);
+
+/// One of several processes. Its environment names the store.
+#[test]
+fn process_part() {
+    let Ok(url) = std::env::var("TIDEGATE_PART_URL") else { return };
+    let limiter = builder(&url).on_store_error(OnStoreError::Local).build().expect("a limiter");
+    limiter.check(POLICY, "warm").expect("a decision");
+    let (began, mut answered) = (Instant::now(), 0);
+    while began.elapsed() < LENGTH {
+        let decision = limiter.check(POLICY, "hot").expect("no call fails");
+        assert_eq!(decision.source(), Source::Store, "no call falls back");
+        answered += 1;
+    }
+    println!("\nanswered {answered}");
+}
+
+struct Part(Child, BufReader<ChildStdout>);
+
+impl Part {
+    fn start(url: &str) -> Self {
+        let mut command = Command::new(std::env::current_exe().expect("this program"));
+        command.args(["--exact", "postgres::sharing::process_part", "--nocapture"]);
+        command.env("TIDEGATE_PART_URL", url).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("a process");
+        let lines = BufReader::new(child.stdout.take().expect("a pipe"));
+        Self(child, lines)
+    }
+
+    /// The rest of the next line that begins with this word.
+    fn says(&mut self, word: &str) -> String {
+        let mut line = String::new();
+        while !line.starts_with(word) {
+            line.clear();
+            assert_ne!(self.1.read_line(&mut line).expect("a line"), 0, "it ended before it was {word}");
+        }
+        line[word.len()..].trim().to_owned()
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        drop((self.0.kill(), self.0.wait()));
+    }
+}
+
+#[test]
+#[ignore = "it needs a machine without other work"]
+fn a_process_that_is_far_away_gets_its_share_of_a_key() {
+    let server = Servers::start(Kind::Postgres);
+    let near = format!("{}?create=yes", server.url());
+    strict(&near).check(POLICY, "hot").expect("a decision");
+    let proxy = Proxy::to(server.port(0));
+    proxy.set(Condition::Slow(Duration::from_millis(5)));
+    let far = near.replace(&server.port(0).to_string(), &proxy.port().to_string());
+    let run = |urls: &[&str]| {
+        let mut parts: Vec<Part> = urls.iter().map(|url| Part::start(url)).collect();
+        let rates = parts.iter_mut().map(|part| part.says("answered").parse::<u64>().expect("a number"));
+        rates.collect::<Vec<u64>>()
+    };
+    // A busy machine may give the far process little time once.
+    let mut seen = Vec::new();
+    let is_fair = (0..3).any(|_| {
+        let alone = run(&[&far])[0];
+        let rates = run(&[&far, &near, &near, &near, &near, &near]);
+        seen.push((alone, rates.clone()));
+        rates[0] * 3 >= alone
+    });
+    println!("alone, and beside five others: {seen:?}");
+    assert!(is_fair, "alone, and beside five others: {seen:?}");
+}
