@@ -51,8 +51,13 @@ impl Caller {
         wait_until(PATIENCE, after, || self.ask(after).is_ok());
     }
 
-    fn fails(&mut self, during: &str) -> (ErrorKind, String) {
-        (0..6).map(|_| self.ask(during).expect_err(during)).last().expect("six calls")
+    /// Every call fails, in the end with one of these. A call that meets the fault may end by its timeout on a busy machine.
+    fn fails(&mut self, during: &str, kinds: &[ErrorKind]) {
+        wait_until(PATIENCE, during, || {
+            let (kind, message) = (0..6).map(|_| self.ask(during).expect_err(during)).last().expect("six calls");
+            assert!(!message.contains("hunter2"), "{message}");
+            kinds.contains(&kind)
+        });
     }
 
     /// Everything that was answered is counted once, and nothing else.
@@ -61,6 +66,8 @@ impl Caller {
         assert!((self.counted..=self.counted + self.unknown).contains(&used), "{used} of {}", self.counted);
     }
 }
+
+const FAILURES: &[ErrorKind] = &[ErrorKind::StoreRejected, ErrorKind::StoreTimeout, ErrorKind::StoreUnavailable];
 
 /// A session that does nothing, and keeps its connection.
 struct Session(Child);
@@ -89,7 +96,7 @@ fn a_standby_is_promoted() {
     let version = |server| servers.command(server, &["SELECT version FROM tidegate"]);
     wait_until(PATIENCE, "the standby has followed", || version(0) == version(1));
     servers.kill(0);
-    caller.fails("no server writes");
+    caller.fails("no server writes", FAILURES);
     servers.command(1, &["SELECT pg_promote()"]);
     caller.recovers("promoted");
     (0..20).for_each(|_| caller.ask("promoted").expect("a decision"));
@@ -118,16 +125,13 @@ fn connections_passwords_and_the_disk_run_out() {
     server.command(0, &["SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tidegate'"]);
     let more = Session::open(&url);
     wait_until(PATIENCE, "no connection is left", || server.command(0, &[are_used])[0] == "5");
-    let (kind, message) = caller.fails("no connection is left");
-    assert_eq!(kind, ErrorKind::StoreUnavailable, "{message}");
+    caller.fails("no connection is left", &[ErrorKind::StoreUnavailable]);
     drop((sessions, more));
     server.command(0, &[cut]);
     caller.recovers("connections are free");
 
     server.command(0, &["ALTER ROLE app PASSWORD 'other'", cut]);
-    let (kind, message) = caller.fails("the password is another one");
-    assert!(kind == ErrorKind::StoreRejected || kind == ErrorKind::StoreUnavailable, "{message}");
-    assert!(!message.contains("hunter2"), "{message}");
+    caller.fails("the password is another one", &[ErrorKind::StoreRejected, ErrorKind::StoreUnavailable]);
     server.command(0, &["ALTER ROLE app PASSWORD 'hunter2'"]);
     caller.recovers("the password is back");
     caller.agrees_with(&table);
@@ -164,7 +168,7 @@ fn calls_through_a_pooler_count_exactly_and_go_on_after_its_restart() {
     let mut caller = Caller::of(&url);
     caller.recovers("started");
     servers.kill(1);
-    caller.fails("the pooler is gone");
+    caller.fails("the pooler is gone", FAILURES);
     servers.start_again(1);
     caller.recovers("the pooler is back");
     // Behind the pooler the connections of these share four of the server, and the names of their statements mean others there.

@@ -251,7 +251,9 @@ fn units_of_a_lease_go_back_unless_the_server_has_restarted() {
         (limiter, policy, admitted + 1)
     };
     let left = |policy: &Policy, key: &str| {
-        let limiter = builder(&url).clock(Arc::clone(&clock)).build().expect("a limiter");
+        let limiter = builder(&url).on_store_error(OnStoreError::Raise).clock(Arc::clone(&clock)).build();
+        let limiter = limiter.expect("a limiter");
+        wait_until(PATIENCE, "the server answers", || limiter.peek(policy, key, 1).is_ok());
         limiter.peek(policy, key, 1).expect("a peek").remaining()
     };
     let (limiter, policy, admitted) = leased("returned");
