@@ -18,7 +18,7 @@ from limits.storage import MemoryStorage, RedisStorage, storage_from_string
 
 import tidegate.limits
 from client import Servers
-from tidegate import AsyncLimiter, ConfigError, CostError, Limiter, ManualClock, StoreError
+from tidegate import AsyncLimiter, ConfigError, CostError, Limiter, ManualClock, PolicyError, StoreError
 from web import call_wsgi
 
 STRATEGIES = ["fixed-window", "moving-window", "sliding-window-counter"]
@@ -90,6 +90,10 @@ def test_random_histories_have_the_answers_of_the_memory_storage(
     pair = Pair(strategy, MemoryStorage(), storage)
     item = limits.RateLimitItemPerMinute(chance.choice([1, 7, 40, 100_000]), chance.choice([1, 3]))
     costs = [1, 1, 2, 3] if item.amount < 1_000 else [1, 999, 4_321, 20_000]
+    if strategy == "moving-window" and item.amount == 100_000 and store.startswith("postgresql:"):
+        with pytest.raises(PolicyError, match="at most 256 kB"):
+            pair.both(loop, "hit", item, "k", cost=1)
+        return
     for step in range(60):
         # Never exactly at the end of an entry, because there the storages of `limits` differ from each other.
         clock.advance(chance.choice([0.0, 0.5, 3.25, 17.125, 59.0, 61.0]) + chance.randrange(1, 1_000) / 1_000_000)

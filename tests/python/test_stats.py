@@ -149,7 +149,7 @@ def test_what_on_near_limit_raises_is_logged_and_changes_no_answer(caplog: pytes
         wait_until("it is logged", lambda: any(record.exc_info for record in caplog.records))
     record = next(record for record in caplog.records if record.exc_info)
     assert record.name == "tidegate" and "on_near_limit" in record.getMessage()
-    with pytest.raises(TypeError, match="argument 'on_near_limit': a function, not 5"):
+    with pytest.raises(TypeError, match="argument 'on_near_limit' must be a function, not 5"):
         Limiter(on_near_limit=5)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="near_limit"):
         Limiter(near_limit=1.5)

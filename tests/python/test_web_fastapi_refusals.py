@@ -169,7 +169,7 @@ def test_on_denied_comes_before_handlers_and_passes_the_middleware(way: Callable
 def test_on_denied_that_returns_no_response_is_an_error(way: Callable[..., Any]) -> None:
     app = way(on_denied=lambda request, decision: {"slow": "down"})
     assert call_asgi(app).status == 200
-    with pytest.raises(TidegateError, match="on_denied returned an object of type dict: it returns a Response"):
+    with pytest.raises(TidegateError, match="on_denied returned an object of type dict: it must return a Response"):
         call_asgi(app)
 
 

@@ -83,11 +83,13 @@ class AsyncKeyValueStore(Protocol):
     max_value: ClassVar[int] = 256_000
 
     async def read(self, keys: Sequence[bytes], timeout: float) -> tuple[float | None, Sequence[Value | None]]:
+        """As `KeyValueStore.read`."""
         raise NotImplementedError
 
     async def compare_and_swap(
         self, changes: Sequence[Change], timeout: float
     ) -> tuple[float | None, Sequence[Literal[True] | Value | None]]:
+        """As `KeyValueStore.compare_and_swap`."""
         raise NotImplementedError
 
 

@@ -120,7 +120,9 @@ impl<D: SwapServer> SwapStore<D> {
         states: &LayerStates,
         recipient: impl FnOnce(Caller<T>) -> GroupRecipient,
     ) -> Option<Result<T>> {
-        if let Err(error) = entries.iter().try_for_each(|(entry, _)| self.accepts(&entry.plan)) {
+        let stores = |entry: &OwnedEntry| !matches!(entry.operation, Operation::Peek { .. } | Operation::Clear);
+        let mut stored = entries.iter().map(|(entry, _)| entry).filter(|entry| stores(entry));
+        if let Err(error) = stored.try_for_each(|entry| self.accepts(&entry.plan)) {
             return Some(Err(error));
         }
         let deadline = self.deadline(context.deadline);
