@@ -64,8 +64,8 @@ impl StoreQuestion {
     }
 }
 
-fn copied(bytes: &Vec<u8>) -> Uint8Array {
-    Uint8Array::new(bytes.clone())
+fn copied(bytes: impl AsRef<[u8]>) -> Uint8Array {
+    Uint8Array::new(bytes.as_ref().to_vec())
 }
 
 impl From<&Change> for StoredChange {

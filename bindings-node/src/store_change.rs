@@ -36,7 +36,7 @@ impl From<&tidegate::StoreChange> for StoreChange {
 }
 
 /// A listener in the form that the core needs.
-pub(crate) type Listener = Arc<dyn Fn(&tidegate::StoreChange) + Send + Sync>;
+pub(crate) type Listener<T = tidegate::StoreChange> = Arc<dyn Fn(&T) + Send + Sync>;
 
 /// Calls a function on its event loop, whatever thread noticed the change. Weak, so that a listener keeps no process alive.
 pub(crate) fn listener(function: &Function<'_, StoreChange, ()>) -> napi::Result<Listener> {
@@ -89,9 +89,7 @@ impl From<&tidegate::NearLimit> for NearLimit {
 }
 
 /// Makes a listener of keys that come near a limit.
-pub(crate) fn near_listener(
-    function: &Function<'_, NearLimit, ()>,
-) -> napi::Result<Arc<dyn Fn(&tidegate::NearLimit) + Send + Sync>> {
+pub(crate) fn near_listener(function: &Function<'_, NearLimit, ()>) -> napi::Result<Listener<tidegate::NearLimit>> {
     let callback = function.build_threadsafe_function().weak::<true>().build()?;
     Ok(Arc::new(move |near| {
         let _ = callback.call(NearLimit::from(near), ThreadsafeFunctionCallMode::NonBlocking);

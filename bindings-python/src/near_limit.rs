@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 
-use crate::teller::{Teller, tell};
+use crate::teller::{Listener, Teller, tell};
 
 /// A key has come near a limit. `on_near_limit` gets each policy and key at most once in a window.
 #[pyclass(module = "tidegate", frozen)]
@@ -57,7 +57,7 @@ impl NearLimit {
 }
 
 /// Calls `on_near_limit`.
-pub(crate) fn listener(on_near_limit: &Bound<'_, PyAny>) -> PyResult<Arc<dyn Fn(&tidegate::NearLimit) + Send + Sync>> {
+pub(crate) fn listener(on_near_limit: &Bound<'_, PyAny>) -> PyResult<Listener<tidegate::NearLimit>> {
     let teller = Teller::new("on_near_limit", Some(on_near_limit), |py, on_near_limit, near| {
         tell(py, "on_near_limit", on_near_limit, || Py::new(py, NearLimit { inner: near }));
     })?;

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use tidegate::StoreState;
 
 use crate::log;
-use crate::teller::{Teller, tell};
+use crate::teller::{Listener, Teller, tell};
 
 /// A store was lost, refuses calls, or is back. Each change is reported once.
 #[pyclass(module = "tidegate", frozen)]
@@ -47,9 +47,7 @@ impl StoreChange {
 }
 
 /// Logs each change, then calls `on_change`, if there is one.
-pub(crate) fn listener(
-    on_change: Option<&Bound<'_, PyAny>>,
-) -> PyResult<Arc<dyn Fn(&tidegate::StoreChange) + Send + Sync>> {
+pub(crate) fn listener(on_change: Option<&Bound<'_, PyAny>>) -> PyResult<Listener<tidegate::StoreChange>> {
     let teller = Teller::new("on_change", on_change, |py, on_change, change: tidegate::StoreChange| {
         let level = if matches!(change.state, StoreState::Back) { "info" } else { "warning" };
         log::write(py, level, &change.sentence);

@@ -15,6 +15,9 @@ use crate::python_call::PythonCall;
 /// The most events that wait for Python. Beyond that, new ones are left out.
 const MAX_WAITING: usize = 10_000;
 
+/// A listener in the form that the core needs.
+pub(crate) type Listener<T> = Arc<dyn Fn(&T) + Send + Sync>;
+
 /// Tells events one after the other. A separate thread does this and lives while there are events, because the thread that noticed one
 /// must not wait for the interpreter or for user code.
 pub(crate) struct Teller<T> {

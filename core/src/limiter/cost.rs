@@ -174,6 +174,7 @@ impl Cost {
     }
 
     /// The share of one of several policies in their common cost. It takes only named units that it counts.
+    #[cfg(feature = "tower")]
     pub(crate) fn share_of(&self, policy: &Policy) -> Self {
         if self.is_number() { self.clone() } else { self.part_of(policy, true).unwrap_or_else(|| Self::of(1)) }
     }

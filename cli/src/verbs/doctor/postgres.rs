@@ -151,7 +151,8 @@ mod tests {
             found.map(|finding| finding.check).collect::<Vec<_>>().join(" ")
         };
         assert_eq!(worst(&right, "postgresql://h/d"), "");
-        let cases: [(&str, fn(&mut TableFacts)); 9] = [
+        type Change = fn(&mut TableFacts);
+        let cases: [(&str, Change); 9] = [
             ("version", |facts| facts.version_number = 130_000),
             ("transport", |facts| facts.is_readable = true),
             ("role", |facts| facts.is_read_only = true),

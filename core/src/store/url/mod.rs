@@ -18,7 +18,9 @@ pub(crate) use machine_file::MachineFile;
 pub(crate) use memory_bounds::MemoryBounds;
 #[cfg(feature = "postgres")]
 pub(crate) use postgres::{PostgresTable, Prepare};
-pub(crate) use secrets::{APPLICATION_SCHEME, without_secrets};
+#[cfg(feature = "redis")]
+pub(crate) use secrets::APPLICATION_SCHEME;
+pub(crate) use secrets::without_secrets;
 #[cfg(feature = "tls")]
 pub(crate) use servers::Certificates;
 pub(crate) use servers::Endpoints;

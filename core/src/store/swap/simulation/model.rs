@@ -171,11 +171,12 @@ impl Pair {
 
     fn steps(&self, losses: u32, repeats: u32) -> Vec<Step> {
         // A read that waits for a lock arrives when it has it.
-        let waits = |index: &usize| match &self.questions[*index] {
-            (process, call, message) => match &**message {
+        let waits = |index: &usize| {
+            let (process, call, message) = &self.questions[*index];
+            match &**message {
                 Message::Read { keys, locks: true } => !self.store.is_free(keys, (*process, *call), self.clock),
                 _ => false,
-            },
+            }
         };
         let mut steps: Vec<Step> =
             (0..self.questions.len()).filter(|index| !waits(index)).map(|index| Step::Arrives(index, false)).collect();
