@@ -88,6 +88,8 @@ KEYWORDS = {
     "production/guarantees.md": ["guarantees", "failover", "atomic", "topology"],
     "production/stores.md": ["store", "redis url", "tls", "rediss", "file store", "valkey", "password", "dns"],
     "production/file.md": ["file", "without redis", "without a server", "reboot"],
+    "production/postgres.md": ["postgres", "PgBouncer", "durability"],
+    "production/your-own-store.md": ["SQLite", "DynamoDB", "MongoDB", "your own store"],
     "production/redis.md": [
         "acl",
         "permissions",

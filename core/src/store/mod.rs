@@ -1,7 +1,8 @@
-//! The stores of usage: in this process, in a file of the machine, in Redis, in PostgreSQL, or one of your own: a [`KeyValueStore`]. All
-//! give the same answers.
+//! The stores of usage: in this process, in a file of the machine, in Redis, in PostgreSQL, or a store of your own. All give the same answers.
 //!
-//! The layers around a shared store (`resilience/`) implement [`Store`] too.
+//! For a store of your own, implement `KeyValueStore` and run `verify`.
+
+// The layers around a shared store (`resilience/`) implement `Store` too.
 
 #[cfg(feature = "redis")]
 pub(crate) mod application;
