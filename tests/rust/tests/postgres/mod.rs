@@ -263,10 +263,16 @@ fn units_of_a_lease_go_back_unless_the_server_has_restarted() {
     // The server recovers from the end of one of its processes, which keeps its start time.
     let (limiter, policy, _) = leased("lost");
     let before = left(&policy, "lost");
-    let launcher = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'autovacuum launcher'";
-    let pid = server.command(0, &[launcher])[0].as_str().expect("a process").to_owned();
-    let killed = Command::new("kill").args(["-KILL", &pid]).status().expect("kill runs");
+    let pid_of = |condition: &str| {
+        let query = format!("SELECT pid FROM pg_stat_activity WHERE {condition} LIMIT 1");
+        server.command(0, &[&query])[0].as_str().expect("a process").to_owned()
+    };
+    let (launcher, backend) = (pid_of("backend_type = 'autovacuum launcher'"), pid_of("application_name = 'tidegate'"));
+    let killed = Command::new("kill").args(["-KILL", &launcher]).status().expect("kill runs");
     assert!(killed.success());
+    // The server ends the processes of all connections before it recovers.
+    let has_ended = || !std::path::Path::new("/proc").join(&backend).exists();
+    wait_until(PATIENCE, "the server has ended its connections", has_ended);
     let recovered = || limiter.peek(&policy, "other", 1).is_ok();
     wait_until(PATIENCE, "the server has recovered", recovered);
     limiter.close();
