@@ -79,7 +79,7 @@ KEYWORDS = {
     "guides/queues.md": ["wait", "acquire", "throttle", "queue", "fifo"],
     "guides/several-limits.md": ["multiple limits", "per user", "check_all", "units"],
     "guides/policies.md": ["shadow", "dry run", "journal", "database"],
-    "guides/overrides.md": ["override", "raise a limit", "premium"],
+    "guides/overrides.md": ["CIDR", "override", "raise a limit", "premium"],
     "guides/blocks.md": ["ban", "block_for", "count_denied", "unblock"],
     "guides/priorities.md": ["priority", "priorities", "batch"],
     "guides/partial.md": ["partial", "granted"],
