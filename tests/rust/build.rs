@@ -29,7 +29,7 @@ fn rust_blocks(text: &str) -> Vec<(usize, &str, String)> {
     blocks
 }
 
-/// What a block needs that no test gives it: a server at the usual port, or a caller that comes. Such a block is compiled.
+/// A block with one of these needs a server at the usual port, or a caller that comes. No test gives it that, so it is only compiled.
 const NEEDS: [&str; 4] = ["redis://", "::bind(", ".serve(", "://api.example.com"];
 
 /// A dependency that the tests do not have. `tests/python/long/test_actix.py` runs such a block.

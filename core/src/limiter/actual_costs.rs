@@ -85,8 +85,7 @@ fn shared(cost: &Cost, entries: &[ChargedEntry<'_>]) -> Result<EntryCosts> {
         return Ok(EntryCosts::from_iter([Some(cost.clone())]));
     }
     cost.check_counted(entries.iter().map(|entry| entry.policy))?;
-    let mut named = entries.iter().filter(|entry| entry.can_be_settled() && entry.names_cost).peekable();
-    let are_named = named.peek().is_some();
+    let are_named = entries.iter().any(|entry| entry.can_be_settled() && entry.names_cost);
     let share = |entry: &ChargedEntry<'_>| {
         let is_meant = entry.can_be_settled() && (entry.names_cost || !are_named);
         if cost.is_number() { is_meant.then(|| cost.clone()) } else { cost.part_of(entry.policy, is_meant) }

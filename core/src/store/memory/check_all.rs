@@ -25,9 +25,10 @@ impl Memory {
         let needed: BTreeSet<usize> = hashes.iter().map(|hash| self.shard_of(*hash)).collect();
         let mut shards: BTreeMap<usize, _> = needed.into_iter().map(|shard| (shard, self.lock(shard))).collect();
 
-        let mut latest = (swept > 0).then(|| time_of(0));
-        for _ in 0..2 {
-            latest = latest.map(|now| shards.values_mut().fold(now, |now, shard| shard.moment(now)));
+        // All entries are decided at one moment, so it is the latest of their shards.
+        let latest = (swept > 0).then(|| shards.values_mut().map(|shard| shard.moment(time_of(0))).max()).flatten();
+        if let Some(now) = latest {
+            shards.values_mut().for_each(|shard| drop(shard.moment(now)));
         }
         let time_of = |index| latest.unwrap_or_else(|| time_of(index));
 

@@ -13,7 +13,7 @@ const MAX_BYTES: usize = 16 << 20;
 /// The bytes of a key beside its value.
 const PER_KEY: usize = 256;
 
-/// What a process knows of a key.
+/// The value of a key, as far as a process knows it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct KnownValue {
     /// The version and the bytes of the value, `None` if there is none. It may have been replaced since.

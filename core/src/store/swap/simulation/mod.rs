@@ -57,7 +57,7 @@ enum Occurrence {
 struct Process {
     machine: SwapMachine<usize>,
     is_stopped: bool,
-    /// What came while it was stopped.
+    /// The events that came while it was stopped.
     missed: Vec<(CallId, Event)>,
 }
 
@@ -323,7 +323,7 @@ impl World {
 
     /// Every call was answered, and the store has the units of those that were admitted.
     fn check(mut self) {
-        // What is on the way arrives.
+        // The messages on the way arrive.
         while let Some((_, _, what)) = self.queue.pop() {
             if let Occurrence::Arrives { process, message, .. } = what
                 && let Message::Swap { sets, locked } = &*message

@@ -20,7 +20,7 @@ const KEY: &str = "hot";
 /// The runs for each bounds. With `TIDEGATE_FULL=1` all of them run.
 const RUNS: u64 = 20_000;
 
-/// What a run may do.
+/// The bounds of a run.
 #[derive(Clone, Copy)]
 struct Bounds {
     limit: u64,
@@ -227,7 +227,7 @@ fn run(bounds: Bounds, plan: &Arc<Plan>, base: Instant, choices: &mut Choices) -
             }
         }
     }
-    // What is on the way arrives.
+    // The questions on the way arrive.
     for _ in 0..pair.questions.len() {
         pair.arrives(0, false);
     }
