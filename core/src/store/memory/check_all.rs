@@ -28,7 +28,9 @@ impl Memory {
         // All entries are decided at one moment, so it is the latest of their shards.
         let latest = (swept > 0).then(|| shards.values_mut().map(|shard| shard.moment(time_of(0))).max()).flatten();
         if let Some(now) = latest {
-            shards.values_mut().for_each(|shard| drop(shard.moment(now)));
+            for shard in shards.values_mut() {
+                shard.moment(now);
+            }
         }
         let time_of = |index| latest.unwrap_or_else(|| time_of(index));
 
