@@ -1,19 +1,18 @@
 //! A table in PostgreSQL. The machine of `swap` decides, and the statements here only read, compare and swap.
 
+mod connections;
 mod failure;
 mod statements;
 mod stored_table;
 
-use std::collections::HashMap;
 use std::future::Future;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Semaphore, oneshot};
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Config, Row, Statement};
+use tokio_postgres::{Config, Row};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::Store;
@@ -27,8 +26,8 @@ use super::swap::{
 use super::url::{PostgresTable, Prepare, StoreUrl};
 use crate::error::{Error, Result};
 use crate::process::fork::{PerProcess, ProcessValue};
-use crate::process::lock::Mutex;
 use crate::process::log::Log;
+use connections::{Connection, Connections, Taken};
 use failure::{PostgresFailure, foreign_name, refuses_options, timed_out};
 use statements::Statements;
 pub use stored_table::{StoredTable, TableFacts, TableSample};
@@ -47,12 +46,6 @@ type Parameters<'a> = [(&'a (dyn ToSql + Sync), Type)];
 /// The time that an attempt to connect may take, also if a call has less.
 const MAX_CONNECT: Duration = Duration::from_secs(5);
 
-/// A connection, and the statements that were used on it, by their address. A statement is prepared when it is used again.
-struct Connection {
-    client: Client,
-    used: Vec<(usize, Option<Statement>)>,
-}
-
 /// The servers of one URL.
 pub(crate) struct Postgres {
     table: PostgresTable,
@@ -65,15 +58,6 @@ pub(crate) struct Postgres {
     /// True while statements are prepared under names, and while the server takes the options for it.
     prepares: AtomicBool,
     plans: AtomicBool,
-}
-
-/// The connections of a process.
-struct Connections {
-    idle: Mutex<Vec<Connection>>,
-    /// Those in a transaction that has locked rows, by the call that locked them.
-    locking: Mutex<HashMap<CallId, Connection>>,
-    /// The attempts to connect that may go on at once.
-    attempts: Semaphore,
 }
 
 /// Opens a store in a table. It connects at the first call.
@@ -123,11 +107,7 @@ impl Postgres {
     }
 
     fn connections(&self) -> Arc<ProcessValue<Connections>> {
-        self.connections.get_or_init(|| Connections {
-            idle: Mutex::default(),
-            locking: Mutex::default(),
-            attempts: Semaphore::new(self.table.connections),
-        })
+        self.connections.get_or_init(|| Connections::new(self.table.connections))
     }
 
     fn failure(&self, error: &tokio_postgres::Error) -> PostgresFailure {
@@ -156,28 +136,26 @@ impl Postgres {
     /// An idle connection, or a new one. An attempt goes on if its caller gives up, so that a slow greeting is made once.
     async fn connection(self: &Arc<Self>) -> Result<Connection, PostgresFailure> {
         let connections = self.connections();
-        let mut idle = std::iter::from_fn(|| connections.idle.lock().pop());
-        if let Some(connection) = idle.find(|connection| !connection.client.is_closed()) {
-            return Ok(connection);
+        let (told, permit) = match connections.take() {
+            Taken::Idle(connection) => return Ok(connection),
+            Taken::Later(told, permit) => (told, permit),
+        };
+        if let Some(permit) = permit {
+            let postgres = Arc::clone(self);
+            tokio::spawn(async move {
+                let late = |_| Err(PostgresFailure::NotRun(timed_out(&postgres.table.shown, Some(MAX_CONNECT))));
+                let mut next = Some(permit);
+                while let Some(permit) = next {
+                    let connected = tokio::time::timeout(MAX_CONNECT, postgres.connect()).await.unwrap_or_else(late);
+                    next = connections.end_attempt(connected, permit);
+                }
+            });
         }
-        let (postgres, (tells, told)) = (Arc::clone(self), oneshot::channel());
-        tokio::spawn(async move {
-            let _permit = connections.attempts.acquire().await;
-            let late = |_| Err(PostgresFailure::NotRun(timed_out(&postgres.table.shown, Some(MAX_CONNECT))));
-            let connected = tokio::time::timeout(MAX_CONNECT, postgres.connect()).await.unwrap_or_else(late);
-            if let Err(Ok(connection)) = tells.send(connected) {
-                postgres.keep(connection);
-            }
-        });
         told.await.unwrap_or_else(|_| Err(PostgresFailure::NotRun(timed_out(&self.table.shown, None))))
     }
 
     fn keep(&self, connection: Connection) {
-        let connections = self.connections();
-        let mut idle = connections.idle.lock();
-        if idle.len() < self.table.connections && !connection.client.is_closed() {
-            idle.push(connection);
-        }
+        self.connections().keep(connection);
     }
 
     /// Runs a question until its deadline, and repeats one that conflicts with another process.
@@ -459,7 +437,7 @@ impl SwapServer for Postgres {
 
     fn close(&self) {
         if let Some(connections) = self.connections.get() {
-            connections.idle.lock().clear();
+            connections.close();
         }
     }
 }
