@@ -36,11 +36,15 @@ mod policy_use;
 mod prepared_check;
 mod prepared_policy;
 mod python_call;
+#[cfg(target_os = "linux")]
+mod reader_choice;
 mod rollout;
 mod stats;
 mod store_change;
+mod sync;
 mod teller;
 mod verify_store;
+mod wake_flag;
 mod warning;
 
 /// The compiled part of the package `tidegate`; import its names from there.

@@ -8,7 +8,6 @@ pub(crate) use on_loop::LoopReader;
 mod on_loop {
     use std::os::fd::{AsFd, AsRawFd, RawFd};
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicU64, Ordering};
 
     use pyo3::exceptions::PyException;
     use pyo3::intern;
@@ -20,19 +19,13 @@ mod on_loop {
 
     use crate::loop_completions::{LoopCompletions, add_reader, running_loop};
     use crate::python_call::PythonCall;
-
-    /// No loop has used the limiter yet.
-    const UNUSED: u64 = 0;
-    /// A loop is about to read.
-    const CHANGES: u64 = u64::MAX - 1;
-    /// Threads of the core read from now on.
-    const THREADS: u64 = u64::MAX;
+    use crate::reader_choice::ReaderChoice;
 
     /// A limiter, and the loop that reads for it. All Python objects that share its connections share this.
     pub(crate) struct LoopReader {
         pub(crate) limiter: AsyncLimiter,
-        /// The number of the `LoopCompletions` of the loop that reads.
-        reader: AtomicU64,
+        /// By the numbers of their `LoopCompletions`.
+        choice: ReaderChoice,
         registration: InheritedMutex<Option<LoopRegistration>>,
     }
 
@@ -46,36 +39,19 @@ mod on_loop {
 
     impl LoopReader {
         pub(crate) fn new(limiter: AsyncLimiter) -> Arc<Self> {
-            Arc::new(Self { limiter, reader: AtomicU64::new(UNUSED), registration: InheritedMutex::default() })
+            Arc::new(Self { limiter, choice: ReaderChoice::new(), registration: InheritedMutex::default() })
         }
 
         /// Notes that the loop of these completions, which runs on this thread, is about to use the limiter.
         #[inline]
         pub(crate) fn use_from(&self, completions: &Bound<'_, LoopCompletions>) -> PyResult<()> {
-            let reader = self.reader.load(Ordering::Relaxed);
-            if reader == completions.get().number || reader == THREADS { Ok(()) } else { self.change(completions) }
+            if self.choice.suits(completions.get().number) { Ok(()) } else { self.change(completions) }
         }
 
         #[cold]
         fn change(&self, completions: &Bound<'_, LoopCompletions>) -> PyResult<()> {
             let (py, number) = (completions.py(), completions.get().number);
-            let before = self.reader.swap(CHANGES, Ordering::AcqRel);
-            let is_alone = before != CHANGES && before != THREADS;
-            if !is_alone {
-                self.reader.store(THREADS, Ordering::Release);
-            }
-            if self.end_registration(py) || !is_alone {
-                // Two loops use the limiter. The answers of one must not depend on the pace of the other.
-                self.reader.store(THREADS, Ordering::Release);
-                return Ok(());
-            }
-            let registered = self.register(completions);
-            let reader = registered.as_ref().map_or(UNUSED, |reads| if *reads { number } else { THREADS });
-            // Another loop may have begun to use the limiter meanwhile.
-            if self.reader.compare_exchange(CHANGES, reader, Ordering::AcqRel, Ordering::Acquire).is_err() {
-                self.end_registration(py);
-            }
-            registered.map(drop)
+            self.choice.change(number, || self.end_registration(py), || self.register(completions))
         }
 
         /// Makes threads read. Returns true if the registered loop has to stop, and has been told so.

@@ -2,16 +2,15 @@
 
 use std::io::{self, Read, Write};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::prelude::*;
 
 use crate::python_call::PythonCall;
+use crate::wake_flag::WakeFlag;
 
 /// Wakes a loop once for all answers that it has not taken yet.
 pub(crate) struct LoopWaker {
-    /// True if the loop was woken, or reads on its own, and has not taken the answers since.
-    woken: AtomicBool,
+    flag: WakeFlag,
     method: WakeMethod,
 }
 
@@ -25,12 +24,12 @@ enum WakeMethod {
 impl LoopWaker {
     /// A waker for a loop that watches the file of `descriptor`.
     pub(crate) fn file() -> io::Result<Self> {
-        Ok(Self { woken: AtomicBool::new(false), method: WakeMethod::File(wake_file::WakeFile::new()?) })
+        Ok(Self { flag: WakeFlag::new(), method: WakeMethod::File(wake_file::WakeFile::new()?) })
     }
 
     /// A waker for any loop. It needs `set_callback`.
     pub(crate) fn call(call_soon_threadsafe: Py<PyAny>) -> Self {
-        Self { woken: AtomicBool::new(false), method: WakeMethod::Call(call_soon_threadsafe, OnceLock::new()) }
+        Self { flag: WakeFlag::new(), method: WakeMethod::Call(call_soon_threadsafe, OnceLock::new()) }
     }
 
     /// Sets the callback of the loop.
@@ -50,7 +49,7 @@ impl LoopWaker {
 
     /// Wakes the loop, from any thread. Does nothing if it was woken and has not taken the answers since.
     pub(crate) fn wake(&self) {
-        if self.woken.swap(true, Ordering::AcqRel) {
+        if !self.flag.must_wake() {
             return;
         }
         match &self.method {
@@ -69,12 +68,12 @@ impl LoopWaker {
 
     /// Notes that the loop is about to take the answers on its own. Until `enable` it need not be woken.
     pub(crate) fn suppress(&self) {
-        self.woken.store(true, Ordering::Release);
+        self.flag.suppress();
     }
 
     /// Notes that the loop takes the answers now. Later answers wake it again.
     pub(crate) fn enable(&self) {
-        self.woken.store(false, Ordering::Release);
+        self.flag.enable();
     }
 
     /// Notes that the woken loop takes the answers now. Later answers wake it again.
