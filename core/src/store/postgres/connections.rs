@@ -35,7 +35,7 @@ struct Waiting {
     calls: VecDeque<oneshot::Sender<Connected>>,
 }
 
-pub(super) enum Taken {
+pub(super) enum NextConnection {
     Idle(Connection),
     /// With the permit of an attempt to connect that the call has to begin.
     Later(oneshot::Receiver<Connected>, Option<OwnedSemaphorePermit>),
@@ -47,17 +47,17 @@ impl Connections {
         Self { max, waiting: Mutex::default(), attempts, locking: Mutex::default() }
     }
 
-    pub(super) fn take(&self) -> Taken {
+    pub(super) fn take(&self) -> NextConnection {
         let mut waiting = self.waiting.lock();
         while let Some(connection) = waiting.idle.pop() {
             if !connection.client.is_closed() {
-                return Taken::Idle(connection);
+                return NextConnection::Idle(connection);
             }
         }
         let (tells, told) = oneshot::channel();
         waiting.calls.push_back(tells);
         let permit = self.permit(&mut waiting);
-        Taken::Later(told, permit)
+        NextConnection::Later(told, permit)
     }
 
     /// One more attempt, if more calls wait than attempts go on.

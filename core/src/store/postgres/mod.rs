@@ -27,7 +27,7 @@ use super::url::{PostgresTable, Prepare, StoreUrl};
 use crate::error::{Error, Result};
 use crate::process::fork::{PerProcess, ProcessValue};
 use crate::process::log::Log;
-use connections::{Connection, Connections, Taken};
+use connections::{Connection, Connections, NextConnection};
 use failure::{PostgresFailure, foreign_name, refuses_options, timed_out};
 use statements::Statements;
 pub use stored_table::{StoredTable, TableFacts, TableSample};
@@ -137,8 +137,8 @@ impl Postgres {
     async fn connection(self: &Arc<Self>) -> Result<Connection, PostgresFailure> {
         let connections = self.connections();
         let (told, permit) = match connections.take() {
-            Taken::Idle(connection) => return Ok(connection),
-            Taken::Later(told, permit) => (told, permit),
+            NextConnection::Idle(connection) => return Ok(connection),
+            NextConnection::Later(told, permit) => (told, permit),
         };
         if let Some(permit) = permit {
             let postgres = Arc::clone(self);
