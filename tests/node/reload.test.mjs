@@ -1,7 +1,7 @@
 // A reload takes a changed policy file as a whole or not at all, and keeps everything that code relies on.
 
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -15,7 +15,11 @@ function policyFile(t, text) {
   const folder = mkdtempSync(join(tmpdir(), 'tidegate-reload-'));
   t.after(() => rmSync(folder, { recursive: true }));
   const path = join(folder, 'tidegate.yaml');
-  const write = (content) => writeFileSync(path, content);
+  // At once, because a busy machine may leave a file that is half written for longer than a look.
+  const write = (content) => {
+    writeFileSync(`${path}.new`, content);
+    renameSync(`${path}.new`, path);
+  };
   write(text);
   return { path, write };
 }

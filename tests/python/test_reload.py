@@ -48,18 +48,23 @@ def limit_of(limiter: Limiter) -> int:
     return limiter.policy("login").limits[0].count
 
 
+def replace(file: Path, text: str) -> None:
+    """Writes it at once, because a busy machine may leave a file that is half written for longer than a look."""
+    other = file.with_name("other.yaml")
+    other.write_text(text)
+    other.replace(file)
+
+
 def test_a_watched_file_is_taken_when_it_changes(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, logger="tidegate"):
         with Limiter.from_file(file, watch=0.01) as limiter:
             generation = limiter._generation
-            file.write_text("policies: {login: 5/minute, rest: 1/s}\n")
+            replace(file, "policies: {login: 5/minute, rest: 1/s}\n")
             wait_until("it is taken", lambda: limit_of(limiter) == 5)
             assert limiter._generation != generation
-            file.write_text("policies: {login: 5 per fortnight}\n")
+            replace(file, "policies: {login: 5 per fortnight}\n")
             wait_until("it is told", lambda: "is not taken" in caplog.text)
-            other = file.with_name("other.yaml")
-            other.write_text("policies: {login: 6/minute}\n")
-            other.replace(file)
+            replace(file, "policies: {login: 6/minute}\n")
             wait_until("the next one is taken", lambda: limit_of(limiter) == 6)
             assert (limiter.counters()["reloads"], limiter.counters()["reloads_refused"]) == (2, 1)
     assert caplog.text.count("is not taken") == 1

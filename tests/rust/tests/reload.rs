@@ -17,8 +17,11 @@ impl PolicyText {
         Self(path)
     }
 
+    /// Replaces the file at once, because a busy machine may leave one that is half written for longer than a look.
     fn write(&self, text: &str) {
-        std::fs::write(&self.0, text).expect("a file");
+        let new = self.0.with_extension("new");
+        std::fs::write(&new, text).expect("a file");
+        std::fs::rename(&new, &self.0).expect("a file");
     }
 
     fn builder(&self) -> Builder {
