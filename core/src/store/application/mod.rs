@@ -143,7 +143,8 @@ impl<K: KeyValueStore> ApplicationStore<K> {
         loop {
             let swap = |left| self.store.compare_and_swap(changes, left);
             match self.call("compare_and_swap", deadline, swap).await {
-                Err(failure) if failure.not_applied && Instant::now() + pause < deadline => {
+                // Enough time is left to say why, if the next swap fails too.
+                Err(failure) if failure.not_applied && Instant::now() + 2 * pause < deadline => {
                     tokio::time::sleep(pause).await;
                     pause = (2 * pause).min(LONGEST_PAUSE);
                 }

@@ -322,7 +322,7 @@ impl<R> SwapMachine<R> {
         open.map(|group| group.deadline).chain(rests).min()
     }
 
-    /// GroupAnswers the groups whose time is over. One that was never in a swap has not run.
+    /// Answers the groups whose time is over. One that was never in a swap has not run.
     fn expire(&mut self, now: Instant) {
         let is_over = |group: &CallGroup<R>| group.recipient.is_some() && group.deadline <= now;
         let over: Vec<GroupId> = self.groups.iter().filter(|(_, group)| is_over(group)).map(|(id, _)| *id).collect();

@@ -179,7 +179,7 @@ impl<R> SwapMachine<R> {
         }
     }
 
-    /// GroupAnswers the groups of a unit, and frees its keys.
+    /// Answers the groups of a unit, and frees its keys.
     fn complete(&mut self, unit: SwapUnit, answers: Vec<(GroupId, GroupAnswers)>) {
         for (id, answer) in answers {
             self.answer(id, answer);
@@ -206,7 +206,7 @@ impl<R> SwapMachine<R> {
         });
     }
 
-    /// GroupAnswers units with an error. One without a swap that may have been done has certainly not run.
+    /// Answers units with an error. One without a swap that may have been done has certainly not run.
     fn fail(&mut self, units: Vec<SwapUnit>, error: &Error) {
         for unit in units {
             let error = if unit.attempts.is_empty() { error.clone().of_no_run() } else { error.clone() };

@@ -72,11 +72,16 @@ pub(super) struct History<'a> {
 
 impl<'a> History<'a> {
     /// Fails when a Decision names a time at which its call was not running.
-    pub(super) fn of(records: &[&'a CallRecord], faults: &[FaultRecord], clock: &WallClock) -> Result<Self, String> {
+    pub(super) fn of(
+        records: &[&'a CallRecord],
+        faults: &[FaultRecord],
+        clock: &WallClock,
+        slack: u64,
+    ) -> Result<Self, String> {
         let mut history = Self { decided: Vec::new(), uncertain: Vec::new(), failed: 0 };
         let (mut begin, mut end) = (u64::MAX, 0);
         for record in records {
-            let (from, until) = (clock.earliest(record.begin), clock.latest(record.end));
+            let (from, until) = (clock.earliest(record.begin) - slack, clock.latest(record.end));
             (begin, end) = (begin.min(from), end.max(until));
             let call = &record.call;
             let event =

@@ -61,12 +61,19 @@ impl Report {
 /// Pairs of `CLOCK_MONOTONIC` in nanoseconds and the wall clock in microseconds, taken before and during the run.
 pub type ClockReadings = Vec<(u64, u64)>;
 
-/// Checks records against the model.
+/// Checks records against the model. A change becomes visible at most `slack` microseconds after its moment, and a call that
+/// changes nothing may read what was stored before it.
 ///
 /// # Panics
 /// When a record names an unknown policy.
 #[must_use]
-pub fn check(policies: &[Policy], records: &[CallRecord], faults: &[FaultRecord], readings: &ClockReadings) -> Report {
+pub fn check(
+    policies: &[Policy],
+    records: &[CallRecord],
+    faults: &[FaultRecord],
+    readings: &ClockReadings,
+    slack: u64,
+) -> Report {
     let clock = WallClock::of(readings);
     let mut groups: BTreeMap<&str, Vec<&CallRecord>> = BTreeMap::new();
     for record in records {
@@ -75,7 +82,7 @@ pub fn check(policies: &[Policy], records: &[CallRecord], faults: &[FaultRecord]
     let mut report = Report { groups: groups.len(), ..Report::default() };
     for (name, records) in groups {
         let mut found = |what: String| report.violations.push(Violation { group: name.to_owned(), what });
-        let history = match event::History::of(&records, faults, &clock) {
+        let history = match event::History::of(&records, faults, &clock, slack) {
             Ok(history) => history,
             Err(what) => {
                 found(what);
@@ -83,7 +90,7 @@ pub fn check(policies: &[Policy], records: &[CallRecord], faults: &[FaultRecord]
             }
         };
         bounds::check(policies, &history).into_iter().for_each(&mut found);
-        match search::explain(policies, &history) {
+        match search::explain(policies, &history, slack) {
             search::Verdict::Explained => {}
             search::Verdict::Undecided => report.undecided += 1,
             search::Verdict::Unexplained(what) => found(what),

@@ -47,6 +47,8 @@ fn without_overrides(found: &DecisionValues) -> DecisionValues {
 /// An earlier state. A server may still have a copy of it.
 pub(super) struct EarlierState {
     pub(super) model: Model,
+    /// The moment of the event that it did not have yet.
+    pub(super) until: u64,
     pub(super) before: Option<Rc<EarlierState>>,
 }
 
@@ -116,10 +118,18 @@ impl PossibleState {
         (self.model, self.now) = (Model::default(), at);
     }
 
-    /// Keeps the present state, in case a server goes back to it.
-    pub(super) fn remember(&mut self) {
+    /// Keeps the state that an event of this moment is about to change, in case a server goes back to it or still reads it.
+    pub(super) fn remember(&mut self, until: u64) {
         self.lineage = hash(&(self.lineage, format!("{:?}", self.model)));
-        self.earlier = Some(Rc::new(EarlierState { model: self.model.clone(), before: self.earlier.take() }));
+        let (model, before) = (self.model.clone(), self.earlier.take());
+        self.earlier = Some(Rc::new(EarlierState { model, until, before }));
+    }
+
+    /// The earlier states that a call of this moment may have read, if calls read what was stored so long before.
+    pub(super) fn read_late(&self, at: u64, slack: u64) -> impl Iterator<Item = &Model> {
+        std::iter::successors(self.earlier.as_deref(), |state| state.before.as_deref())
+            .take_while(move |state| state.until + slack >= at)
+            .map(|state| &state.model)
     }
 
     /// Two states with the same text behave the same from now on. The text has the earlier states if one may come back.

@@ -5,10 +5,11 @@ use std::collections::HashSet;
 
 use tidegate::Policy;
 
-use super::event::{Happening, History, UncertainEvent};
+use super::event::{DecidedCall, Happening, History, UncertainEvent};
 use super::moments;
 use super::possible_state::PossibleState;
 use crate::budget::is_full;
+use crate::model::Model;
 
 /// The most runs of calls in a model for one group. Otherwise a few groups would take longer than all others together.
 fn most_runs() -> u32 {
@@ -46,6 +47,7 @@ struct Search<'a> {
     runs: u32,
     most_runs: u32,
     remembers: bool,
+    slack: u64,
     /// The states that were tried, each with the number of calls before it.
     tried: HashSet<(usize, String)>,
     /// The largest number of calls that some state explained, and some such states.
@@ -55,7 +57,7 @@ struct Search<'a> {
 /// Too many runs.
 struct TooLong;
 
-pub(super) fn explain(policies: &[Policy], history: &History<'_>) -> Verdict {
+pub(super) fn explain(policies: &[Policy], history: &History<'_>, slack: u64) -> Verdict {
     if history.uncertain.len() > MOST_EVENTS {
         return Verdict::Undecided;
     }
@@ -66,6 +68,7 @@ pub(super) fn explain(policies: &[Policy], history: &History<'_>) -> Verdict {
         runs: 0,
         most_runs: most_runs(),
         remembers,
+        slack,
         tried: HashSet::new(),
         farthest: (0, Vec::new()),
     };
@@ -105,9 +108,11 @@ impl Search<'_> {
             for index in (0..ties.count).filter(|index| ties.left >> index & 1 == 1) {
                 let decided = &self.history.decided[ties.first + index];
                 let mut after = state.clone();
-                let expected = self.run(&mut after, |state, policies| state.run(policies, decided.call, ties.at))?;
+                let expected =
+                    self.run(&mut after, ties.at, |state, policies| state.run(policies, decided.call, ties.at))?;
                 let left = ties.left & !(1 << index);
-                if expected.is(decided.values) && self.explains(after, Ties { left, ..ties })? {
+                let is_explained = expected.is(decided.values) || self.was_read_late(&after, decided)?;
+                if is_explained && self.explains(after, Ties { left, ..ties })? {
                     return Ok(true);
                 }
             }
@@ -115,17 +120,36 @@ impl Search<'_> {
         self.explains_with_an_event(&state, ties)
     }
 
+    /// True if a call that changes nothing has read an earlier state. A call that changes something would have lost its swap.
+    fn was_read_late(&mut self, after: &PossibleState, decided: &DecidedCall<'_>) -> Result<bool, TooLong> {
+        let earlier: Vec<Model> = after.read_late(decided.at, self.slack).cloned().collect();
+        for model in earlier {
+            let mut still = model.clone();
+            still.set(decided.at);
+            let mut state = after.clone();
+            state.model = model;
+            let run = |state: &mut PossibleState, policies: &[Policy]| state.run(policies, decided.call, decided.at);
+            let expected = self.run(&mut state, decided.at, run)?;
+            if expected.is(decided.values) && format!("{still:?}") == format!("{:?}", state.model) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Runs an event of this moment in a state.
     fn run<T>(
         &mut self,
         state: &mut PossibleState,
+        at: u64,
         run: impl FnOnce(&mut PossibleState, &[Policy]) -> T,
     ) -> Result<T, TooLong> {
         self.runs += 1;
         if self.runs > self.most_runs {
             return Err(TooLong);
         }
-        if self.remembers {
-            state.remember();
+        if self.remembers || self.slack > 0 {
+            state.remember(at);
         }
         Ok(run(state, self.policies))
     }
@@ -188,7 +212,7 @@ impl Search<'_> {
 
     fn explains_after_loss(&mut self, state: &PossibleState, ties: Ties, at: u64) -> Result<bool, TooLong> {
         let mut empty = state.clone();
-        self.run(&mut empty, |state, _| state.lose_everything(at))?;
+        self.run(&mut empty, at, |state, _| state.lose_everything(at))?;
         self.explains(empty, ties)
     }
 
@@ -199,7 +223,7 @@ impl Search<'_> {
         while let Some(one) = earlier {
             if tried.insert(format!("{:?}", one.model)) {
                 let mut copy = state.clone();
-                self.run(&mut copy, |state, _| (state.model, state.now) = (one.model.clone(), at))?;
+                self.run(&mut copy, at, |state, _| (state.model, state.now) = (one.model.clone(), at))?;
                 if self.explains(copy, ties)? {
                     return Ok(true);
                 }
@@ -220,7 +244,7 @@ impl Search<'_> {
         let Happening::Call(call, answer) = event.what else { return Ok(false) };
         for moment in moments {
             let mut after = happened.clone();
-            let expected = self.run(&mut after, |state, policies| state.run(policies, call, *moment))?;
+            let expected = self.run(&mut after, *moment, |state, policies| state.run(policies, call, *moment))?;
             // An event that changes nothing and may not have happened need not be tried.
             let changes = || {
                 let mut still = happened.model.clone();

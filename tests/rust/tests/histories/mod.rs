@@ -8,3 +8,4 @@ mod seeded;
 mod sentinel;
 mod simulated;
 mod single;
+mod table;

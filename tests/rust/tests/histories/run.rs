@@ -84,8 +84,8 @@ pub(crate) struct Recorded {
 }
 
 impl Recorded {
-    pub(crate) fn check(&self) -> Report {
-        check(&policies(), &self.calls, &self.faults, &self.readings)
+    pub(crate) fn check(&self, slack: u64) -> Report {
+        check(&policies(), &self.calls, &self.faults, &self.readings, slack)
     }
 }
 
@@ -152,6 +152,8 @@ pub(crate) struct Soak {
     clients: Vec<Client>,
     kinds: u64,
     seed: u64,
+    /// See [`check`].
+    slack: u64,
 }
 
 /// One at a time: their times add up to the time that was set.
@@ -161,7 +163,11 @@ impl Soak {
     pub(crate) fn new(name: &str, url: &str, schedule: Schedule, kinds: u64) -> Self {
         let seed = setting("TIDEGATE_SEED").unwrap_or_else(|| u64::from(std::process::id()));
         println!("{name}: seed {seed}");
-        Self { name: name.to_owned(), clients: clients(url, &schedule, seed, 6), kinds, seed }
+        Self { name: name.to_owned(), clients: clients(url, &schedule, seed, 6), kinds, seed, slack: 0 }
+    }
+
+    pub(crate) fn with_slack(self, slack: u64) -> Self {
+        Self { slack, ..self }
     }
 
     /// Runs for the time that was set, a quarter of it for each of the four arrangements of servers, or for `seconds`. Long
@@ -193,7 +199,7 @@ impl Soak {
                 let at = |time: u64| wall + (time - monotonic) / 1_000;
                 println!("{} to {}: {}", at(fault.begin), at(fault.end), fault.name);
             }
-            assert_explained(&recorded.check());
+            assert_explained(&recorded.check(self.slack));
         }
     }
 }

@@ -73,7 +73,7 @@ fn wrong_scripts_are_found() {
         let clients = clients(&url, &schedule("seeded"), number as u64, 8);
         let found = (1..=RUNS).any(|run| {
             let recorded = record(&clients, &[], Duration::from_millis(400) * run, 0, |_, _| ());
-            let report = recorded.check();
+            let report = recorded.check(0);
             println!("{name}: {}", report.summary());
             !report.violations.is_empty()
         });
@@ -93,7 +93,7 @@ fn a_loss_that_nothing_explains_is_found() {
         // Recorded as a fault that loses nothing.
         log.cause("emptied", Loss::Nothing, || drop(servers.command(0, &["FLUSHALL"])));
     });
-    assert!(!recorded.check().violations.is_empty());
+    assert!(!recorded.check(0).violations.is_empty());
 }
 
 #[test]
@@ -101,5 +101,5 @@ fn a_right_script_is_explained() {
     let servers = Servers::start(Kind::Single);
     let clients = clients(servers.url(), &schedule("right"), 0, 8);
     let recorded = record(&clients, &[], Duration::from_millis(2_000), 0, |_, _| ());
-    super::run::assert_explained(&recorded.check());
+    super::run::assert_explained(&recorded.check(0));
 }

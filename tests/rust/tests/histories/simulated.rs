@@ -138,7 +138,7 @@ fn history(seed: u64, wrong: Wrong) -> Report {
             faults.push(FaultRecord { name: "simulated", begin, end: store.now * 1_000, loss });
         }
     }
-    check(&POLICIES, &records, &faults, &vec![(START * 1_000, START)])
+    check(&POLICIES, &records, &faults, &vec![(START * 1_000, START)], 0)
 }
 
 #[test]
