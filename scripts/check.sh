@@ -31,6 +31,7 @@ python_programs=(
 part "Rust: format" cargo fmt --all --check
 part "Rust: lints" cargo clippy --workspace --all-targets --locked -- -D warnings
 part "Rust: lints without features" cargo clippy -p tidegate --no-default-features --locked -- -D warnings
+part "Rust: lints with the features of a user" cargo clippy -p tidegate --locked -- -D warnings
 # With the examples, whose dependencies are those of the tests: without them cargo checks the core and what it depends on once more,
 # with other features.
 part "Rust: documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --lib --bins --examples

@@ -226,7 +226,7 @@ impl Operation {
     }
 
     /// True if it takes units in advance, or gives such units back.
-    #[cfg(feature = "postgres")]
+    #[cfg(feature = "redis")]
     pub(crate) fn is_of_lease(&self) -> bool {
         match self {
             Self::Lease(_) => true,

@@ -38,7 +38,7 @@ pub(crate) struct StoredForm {
     pub(crate) max_value: usize,
     pub(crate) max_journal: usize,
     /// The most bytes of a value in a store that keeps all of it in one, without the metadata of its journal.
-    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "no store of this build keeps all in one value"))]
+    #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "no store of this build keeps all in one value"))]
     pub(crate) max_whole: usize,
     /// True if a key has two Redis keys beside its value, for the chunks of a log and for a journal.
     pub(crate) has_companions: bool,

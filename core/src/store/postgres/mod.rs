@@ -20,8 +20,8 @@ use super::key_names::KeyNames;
 use super::panics::guarded;
 use super::stored_key::StoredKey;
 use super::swap::{
-    CallId, ChangeSet, Event, FoundValue, IoOutcome, MAX_VALUE, Promises, SwapIo, SwapResult, SwapServer, SwapStore,
-    Version, runtime,
+    CallId, ChangeSet, Event, FoundValue, IoOutcome, Promises, SwapIo, SwapResult, SwapServer, SwapStore, Version,
+    runtime,
 };
 use super::url::{PostgresTable, Prepare, StoreUrl};
 use crate::error::{Error, Result};
@@ -38,6 +38,8 @@ const PLAN_OPTIONS: &str = "-c plan_cache_mode=force_generic_plan -c enable_seqs
 const SWAPS_BETWEEN_SWEEPS: u64 = 500;
 /// The passes of a `clear_all` while others write.
 const PASSES_OF_CLEAR: u32 = 3;
+/// The most bytes of a value.
+const MAX_VALUE: usize = 256 << 10;
 /// A transaction that locks rows ends at the server after so long, in case its process has stopped.
 const MAX_LOCKED: Duration = Duration::from_secs(1);
 

@@ -68,15 +68,18 @@ impl Statements {
                  LEFT JOIN locked AS stored ON stored.key = given.key ORDER BY given.number"
             ),
             // A row that another process has locked is skipped, which is a lost swap: to wait for it here would be a deadlock. Of two
-            // processes that insert a key, the second finds a version that it did not expect, and updates nothing.
+            // processes that insert a key, the second finds a version that it did not expect, and updates nothing. The clock is read
+            // behind the locks, so that a server that stalls between them charges nothing in the past, and no call that loses goes on
+            // with a moment before the value that it has lost to.
             swap: format!(
                 "WITH given AS MATERIALIZED (
                      SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bigint[], $5::bigint[], $6::bigint[])
                      WITH ORDINALITY AS given(key, old, data, expires_at, from_moment, until_moment, number) WHERE $7 = '{token}'
-                 ), clock AS MATERIALIZED (
-                     SELECT {clock} AS now, set_config('synchronous_commit', '{durability}', true)
                  ), locked AS MATERIALIZED (
                      SELECT key, version, data FROM {table} WHERE key = ANY($1::bytea[]) ORDER BY key FOR UPDATE SKIP LOCKED
+                 ), clock AS MATERIALIZED (
+                     SELECT {clock} AS now, set_config('synchronous_commit', '{durability}', true),
+                         (SELECT count(*) FROM locked) AS locked
                  ), written AS (
                      INSERT INTO {table} AS stored (key, version, data, expires_at)
                      SELECT given.key, substring(given.data FOR 8), given.data, given.expires_at
@@ -104,10 +107,11 @@ impl Statements {
                      SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bigint[], $5::bigint[], $6::bigint[], $8::int[])
                      WITH ORDINALITY AS given(key, old, data, expires_at, from_moment, until_moment, part, number)
                      WHERE $7 = '{token}'
-                 ), clock AS MATERIALIZED (
-                     SELECT {clock} AS now, set_config('synchronous_commit', '{durability}', true)
                  ), locked AS MATERIALIZED (
                      SELECT key, version, data FROM {table} WHERE key = ANY($1::bytea[]) ORDER BY key FOR UPDATE SKIP LOCKED
+                 ), clock AS MATERIALIZED (
+                     SELECT {clock} AS now, set_config('synchronous_commit', '{durability}', true),
+                         (SELECT count(*) FROM locked) AS locked
                  ), judged AS MATERIALIZED (
                      SELECT given.*, locked.version, locked.data AS found, clock.now,
                          bool_and(given.old IS NOT DISTINCT FROM locked.version

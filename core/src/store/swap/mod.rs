@@ -21,13 +21,11 @@ use crate::store::stored_key::StoredKey;
 pub(crate) use engine::{IoOutcome, SwapIo, runtime};
 pub(crate) use machine::SwapMachine;
 pub(crate) use swap_store::{SwapServer, SwapStore, received, waking};
+#[cfg(feature = "postgres")]
 pub(crate) use value::value_of;
 
 /// The version of a value, as the store names it.
 pub(crate) type Version = SmallVec<[u8; 8]>;
-
-/// The most bytes of a value, if a store does not say otherwise.
-pub(crate) const MAX_VALUE: usize = 256 << 10;
 
 /// The abilities of a store beyond reading and swapping.
 #[derive(Debug, Clone, Copy)]

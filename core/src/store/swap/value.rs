@@ -34,6 +34,7 @@ impl<'a> StoredValue<'a> {
 }
 
 /// The value in bytes that were read, as a server of Redis keeps it. `None` for bytes that Tidegate has not written.
+#[cfg(feature = "postgres")]
 pub(crate) fn value_of(bytes: &[u8]) -> Option<&[u8]> {
     StoredValue::read(bytes).map(|stored| stored.value)
 }

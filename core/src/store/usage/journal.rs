@@ -52,7 +52,7 @@ pub(in crate::store) fn is_noted(entry: &Entry<'_>) -> bool {
 
 impl Usage {
     /// Forgets the oldest attempts until at least so many bytes of their metadata are gone. Returns true if there were any.
-    #[cfg(feature = "postgres")]
+    #[cfg(feature = "redis")]
     pub(in crate::store) fn forget_attempts(&mut self, mut bytes: usize) -> bool {
         let journal = self.rare.as_mut().and_then(|rare| rare.journal.as_mut());
         let Some(journal) = journal.filter(|journal| !journal.attempts.is_empty()) else { return false };

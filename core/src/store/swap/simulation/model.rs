@@ -12,9 +12,10 @@ use crate::plan::Plan;
 use crate::plan::plan_cache::plan_of;
 use crate::policy::Policy;
 use crate::store::key_names::KeyNames;
+use crate::store::key_value_store::DEFAULT_MAX_VALUE;
 use crate::store::request::{Entry, Operation, OwnedEntry};
 use crate::store::stored_key::StoredKey;
-use crate::store::swap::{CallId, Event, Io, MAX_VALUE, Promises, SwapMachine};
+use crate::store::swap::{CallId, Event, Io, Promises, SwapMachine};
 
 const KEY: &str = "hot";
 /// The runs for each bounds. With `TIDEGATE_FULL=1` all of them run.
@@ -94,7 +95,7 @@ struct Pair {
 
 impl Pair {
     fn new(bounds: Bounds, plan: &Arc<Plan>, base: Instant) -> Self {
-        let promises = Promises { marks_are_versions: true, locks: bounds.locks, max_value: MAX_VALUE };
+        let promises = Promises { marks_are_versions: true, locks: bounds.locks, max_value: DEFAULT_MAX_VALUE };
         let machine = |process: u64| {
             let mut mark = process << 32;
             let make_mark = Box::new(move || {
