@@ -5,6 +5,7 @@
 mod model;
 mod store;
 
+use crate::store::key_value_store::DEFAULT_MAX_VALUE;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -96,7 +97,7 @@ impl World {
         let algorithm = ["fixed-window", "sliding-window", "sliding-log"][random.below(3) as usize];
         let policy = Policy::parse(&format!("{algorithm} {limit}/hour")).expect("a policy");
         let marks_are_versions = random.chance(700);
-        let promises = Promises { marks_are_versions, locks: random.chance(500), max_value: super::MAX_VALUE };
+        let promises = Promises { marks_are_versions, locks: random.chance(500), max_value: DEFAULT_MAX_VALUE };
         let process = |seed: u64| {
             let mut marks = Random::new(seed);
             let make_mark = Box::new(move || marks.next().to_le_bytes());

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 
 use super::super::decision::{Circumstances, WorkingValue, decide};
-use super::super::{CallId, Change, ChangeSet, Event, FoundValue, MAX_VALUE, SwapResult, Version};
+use super::super::{CallId, Change, ChangeSet, Event, FoundValue, SwapResult, Version};
 use crate::error::{Error, ErrorKind};
 use crate::plan::Plan;
 use crate::store::key_names::KeyNames;
+use crate::store::key_value_store::DEFAULT_MAX_VALUE;
 use crate::store::request::{Entry, Operation};
 use crate::store::stored_key::StoredKey;
 
@@ -93,7 +94,7 @@ impl Store {
         let mut working = WorkingValue::new(stored.map(|found| found.data.clone()), clock);
         let plan = crate::plan::plan_cache::plan_of(&plan.policy);
         let entry = Entry { plan: &plan, key, operation: Operation::peek(1) };
-        let here = Circumstances { now: clock, epoch: None, max_value: MAX_VALUE };
+        let here = Circumstances { now: clock, epoch: None, max_value: DEFAULT_MAX_VALUE };
         let answer = decide(&entry, &mut working, here).expect("a value of ours");
         plan.rules[0].capacity() as i64 - answer.views[0].left
     }
