@@ -165,6 +165,23 @@ fn other_limiters_of_the_store_learn_at_once() {
     }
 }
 
+/// Once nothing is stored about the key, no value tells the other limiter that the override has gone.
+#[test]
+fn a_peek_learns_that_the_override_of_an_unused_key_was_removed() {
+    let (redis, shared, postgres) = (Servers::start(Kind::Single), SharedFile::new(), Servers::start(Kind::Postgres));
+    let table = format!("{}?create=yes", postgres.url());
+    for url in [&shared.url("max_bytes=8MB"), redis.url(), &table] {
+        let prefix = fresh_prefix();
+        let (one, other) = (limiter(url, &prefix, None), limiter(url, &prefix, None));
+        let policy = policy("2/hour", &[]);
+        one.set_override(&policy, "k", Some(&own("7/hour")), None).expect("an override");
+        let peeked = || other.peek(&policy, "k", 1).expect("a decision").limit();
+        assert_eq!(peeked(), 7, "{url}");
+        one.set_override(&policy, "k", None, None).expect("a removal");
+        assert_eq!(peeked(), 2, "{url}");
+    }
+}
+
 /// If the server forbids a command, that is not the fault of the key.
 #[test]
 fn a_command_that_the_script_may_not_run_is_no_broken_state() {

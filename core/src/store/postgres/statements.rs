@@ -62,7 +62,7 @@ impl Statements {
             read_locked: format!(
                 "WITH locked AS MATERIALIZED (
                      SELECT key, version, data FROM {table} WHERE key = ANY($1::bytea[]) ORDER BY key FOR UPDATE
-                 ), clock AS MATERIALIZED (SELECT {clock} AS now, {epoch} AS epoch, (SELECT count(*) FROM locked) AS locked)
+                 ), clock AS MATERIALIZED (SELECT {clock} AS now, {epoch} AS epoch FROM (SELECT count(*) FROM locked) AS behind)
                  SELECT clock.now, clock.epoch, stored.version, stored.data
                  FROM clock, unnest($1::bytea[]) WITH ORDINALITY AS given(key, number)
                  LEFT JOIN locked AS stored ON stored.key = given.key ORDER BY given.number"
@@ -78,8 +78,8 @@ impl Statements {
                  ), locked AS MATERIALIZED (
                      SELECT key, version, data FROM {table} WHERE key = ANY($1::bytea[]) ORDER BY key FOR UPDATE SKIP LOCKED
                  ), clock AS MATERIALIZED (
-                     SELECT {clock} AS now, set_config('synchronous_commit', '{durability}', true),
-                         (SELECT count(*) FROM locked) AS locked
+                     SELECT {clock} AS now, set_config('synchronous_commit', '{durability}', true)
+                     FROM (SELECT count(*) FROM locked) AS behind
                  ), written AS (
                      INSERT INTO {table} AS stored (key, version, data, expires_at)
                      SELECT given.key, substring(given.data FOR 8), given.data, given.expires_at
@@ -110,8 +110,8 @@ impl Statements {
                  ), locked AS MATERIALIZED (
                      SELECT key, version, data FROM {table} WHERE key = ANY($1::bytea[]) ORDER BY key FOR UPDATE SKIP LOCKED
                  ), clock AS MATERIALIZED (
-                     SELECT {clock} AS now, set_config('synchronous_commit', '{durability}', true),
-                         (SELECT count(*) FROM locked) AS locked
+                     SELECT {clock} AS now, set_config('synchronous_commit', '{durability}', true)
+                     FROM (SELECT count(*) FROM locked) AS behind
                  ), judged AS MATERIALIZED (
                      SELECT given.*, locked.version, locked.data AS found, clock.now,
                          bool_and(given.old IS NOT DISTINCT FROM locked.version

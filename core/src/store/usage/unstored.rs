@@ -3,9 +3,12 @@
 use crate::algorithm::{LEASED_PART, Rule};
 use crate::store::request::{Answer, Entry, Operation};
 
-/// True if an entry about a key that is not stored may store it.
+/// True if an entry about a key that is not stored may store it, or brings the numbers of an override that the key has no more.
 #[inline]
 pub(in crate::store) fn may_store(entry: &Entry<'_>, now: u64) -> bool {
+    if !entry.plan.stored_override().is_empty() {
+        return true;
+    }
     match &entry.operation {
         operation if operation.is_check() => {
             let options = entry.plan.policy.options();

@@ -47,7 +47,7 @@ fn without_overrides(found: &DecisionValues) -> DecisionValues {
 /// An earlier state. A server may still have a copy of it.
 pub(super) struct EarlierState {
     pub(super) model: Model,
-    /// The moment of the event that it did not have yet.
+    /// The end of the event that it did not have yet.
     pub(super) until: u64,
     pub(super) before: Option<Rc<EarlierState>>,
 }
@@ -70,11 +70,15 @@ impl PossibleState {
         Self { model: Model::default(), now: 0, happened: 0, earlier: None, lineage: 0 }
     }
 
+    pub(super) fn pass(&mut self, at: u64) {
+        self.now = at;
+        self.model.set(at);
+    }
+
     /// Runs a call at a moment.
     pub(super) fn run(&mut self, policies: &[Policy], call: &Call, at: u64) -> Expected {
-        self.now = at;
+        self.pass(at);
         let model = &mut self.model;
-        model.set(at);
         let (name, key, cost) = &call.entries[0];
         let own = model.own(name, key).cloned();
         let (policy, cost) = (own.as_ref().unwrap_or_else(|| named(policies, name)), *cost);
@@ -118,17 +122,17 @@ impl PossibleState {
         (self.model, self.now) = (Model::default(), at);
     }
 
-    /// Keeps the state that an event of this moment is about to change, in case a server goes back to it or still reads it.
+    /// Keeps the state that an event is about to change until then, in case a server goes back to it or a call still reads it.
     pub(super) fn remember(&mut self, until: u64) {
         self.lineage = hash(&(self.lineage, format!("{:?}", self.model)));
         let (model, before) = (self.model.clone(), self.earlier.take());
         self.earlier = Some(Rc::new(EarlierState { model, until, before }));
     }
 
-    /// The earlier states that a call of this moment may have read, if calls read what was stored so long before.
-    pub(super) fn read_late(&self, at: u64, slack: u64) -> impl Iterator<Item = &Model> {
+    /// The earlier states that a call may have read if it began then: what they miss had not ended yet.
+    pub(super) fn readable(&self, from: u64) -> impl Iterator<Item = &Model> {
         std::iter::successors(self.earlier.as_deref(), |state| state.before.as_deref())
-            .take_while(move |state| state.until + slack >= at)
+            .take_while(move |state| state.until >= from)
             .map(|state| &state.model)
     }
 

@@ -109,11 +109,18 @@ impl Search<'_> {
                 let decided = &self.history.decided[ties.first + index];
                 let mut after = state.clone();
                 let expected =
-                    self.run(&mut after, ties.at, |state, policies| state.run(policies, decided.call, ties.at))?;
+                    self.run(&mut after, decided.until, |state, policies| state.run(policies, decided.call, ties.at))?;
                 let left = ties.left & !(1 << index);
-                let is_explained = expected.is(decided.values) || self.was_read_late(&after, decided)?;
-                if is_explained && self.explains(after, Ties { left, ..ties })? {
-                    return Ok(true);
+                let of_late_read = self.was_read_late(&after, decided)?.then(|| {
+                    let mut unchanged = state.clone();
+                    unchanged.pass(ties.at);
+                    unchanged
+                });
+                let in_order = expected.is(decided.values).then_some(after);
+                for possible in in_order.into_iter().chain(of_late_read) {
+                    if self.explains(possible, Ties { left, ..ties })? {
+                        return Ok(true);
+                    }
                 }
             }
         }
@@ -122,7 +129,10 @@ impl Search<'_> {
 
     /// True if a call that changes nothing has read an earlier state. A call that changes something would have lost its swap.
     fn was_read_late(&mut self, after: &PossibleState, decided: &DecidedCall<'_>) -> Result<bool, TooLong> {
-        let earlier: Vec<Model> = after.read_late(decided.at, self.slack).cloned().collect();
+        if self.slack == 0 {
+            return Ok(false);
+        }
+        let earlier: Vec<Model> = after.readable(decided.from).cloned().collect();
         for model in earlier {
             let mut still = model.clone();
             still.set(decided.at);
@@ -130,18 +140,18 @@ impl Search<'_> {
             state.model = model;
             let run = |state: &mut PossibleState, policies: &[Policy]| state.run(policies, decided.call, decided.at);
             let expected = self.run(&mut state, decided.at, run)?;
-            if expected.is(decided.values) && format!("{still:?}") == format!("{:?}", state.model) {
+            if expected.is(decided.values) && state.model.stores_the_same(&still) {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// Runs an event of this moment in a state.
+    /// Runs an event in a state. It ends then: until its end it may not be visible, if the store has slack.
     fn run<T>(
         &mut self,
         state: &mut PossibleState,
-        at: u64,
+        until: u64,
         run: impl FnOnce(&mut PossibleState, &[Policy]) -> T,
     ) -> Result<T, TooLong> {
         self.runs += 1;
@@ -149,7 +159,7 @@ impl Search<'_> {
             return Err(TooLong);
         }
         if self.remembers || self.slack > 0 {
-            state.remember(at);
+            state.remember(until);
         }
         Ok(run(state, self.policies))
     }
@@ -244,7 +254,9 @@ impl Search<'_> {
         let Happening::Call(call, answer) = event.what else { return Ok(false) };
         for moment in moments {
             let mut after = happened.clone();
-            let expected = self.run(&mut after, *moment, |state, policies| state.run(policies, call, *moment))?;
+            let expected = self.run(&mut after, event.until.min(*moment + self.slack), |state, policies| {
+                state.run(policies, call, *moment)
+            })?;
             // An event that changes nothing and may not have happened need not be tried.
             let changes = || {
                 let mut still = happened.model.clone();
