@@ -33,6 +33,9 @@ impl WallClock {
 /// A call with a known time.
 pub(super) struct DecidedCall<'a> {
     pub(super) at: u64,
+    /// The time in which it ran.
+    pub(super) from: u64,
+    pub(super) until: u64,
     pub(super) call: &'a Call,
     pub(super) values: &'a DecisionValues,
     /// Names the call in a message.
@@ -93,7 +96,7 @@ impl<'a> History<'a> {
                             "the answer is one of {at}, the call ran from {from} to {until}: {record:?}"
                         ));
                     }
-                    history.decided.push(DecidedCall { at: *at, call, values, record });
+                    history.decided.push(DecidedCall { at: *at, from, until, call, values, record });
                 }
                 Outcome::Decided { at: None, values } => history.uncertain.push(event(Some(values), until, true)),
                 Outcome::Done => history.uncertain.push(event(None, until, true)),

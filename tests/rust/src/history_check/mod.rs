@@ -61,8 +61,8 @@ impl Report {
 /// Pairs of `CLOCK_MONOTONIC` in nanoseconds and the wall clock in microseconds, taken before and during the run.
 pub type ClockReadings = Vec<(u64, u64)>;
 
-/// Checks records against the model. A change becomes visible at most `slack` microseconds after its moment, and a call that
-/// changes nothing may read what was stored before it.
+/// Checks records against the model. If a change may become visible so many microseconds after its moment, its `slack`, a call
+/// that changes nothing may read what was stored before a change that had not ended when the call began.
 ///
 /// # Panics
 /// When a record names an unknown policy.

@@ -207,7 +207,8 @@ impl Search<'_> {
                 }
                 Happening::Call(call, answer) => {
                     let range = (from, until);
-                    let may_go_back = self.may_go_back(state);
+                    // With slack the next answer may not show the call yet.
+                    let may_go_back = self.slack > 0 || self.may_go_back(state);
                     let moments =
                         moments::to_try(self.policies, history, state, range, ties.first, (call, answer), may_go_back);
                     self.explains_after_call(&happened, ties, event, &moments)?
