@@ -46,6 +46,8 @@ impl PostgresFailure {
             SqlState::T_R_DEADLOCK_DETECTED,
             SqlState::LOCK_NOT_AVAILABLE,
             SqlState::UNIQUE_VIOLATION,
+            // The process was stopped while it had rows locked.
+            SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
         ];
         if retried.contains(code) {
             return Self::Conflict;

@@ -268,11 +268,11 @@ impl Postgres {
         locked: Option<CallId>,
     ) -> Result<Event, PostgresFailure> {
         let taken = locked.and_then(|call| self.connections().locking.lock().remove(&call));
-        let mut connection = match (taken, locked) {
-            (Some(connection), _) => connection,
+        let mut connection = match taken.filter(|connection| !connection.client.is_closed()) {
+            Some(connection) => connection,
+            None if locked.is_none() => self.connection().await?,
             // The transaction has ended.
-            (None, Some(_)) => return Err(PostgresFailure::NotRun(timed_out(&self.table.shown, None).of_contention())),
-            (None, None) => self.connection().await?,
+            None => return Err(PostgresFailure::NotRun(timed_out(&self.table.shown, None).of_contention())),
         };
         let changes = || sets.iter().flat_map(|set| &set.changes);
         let parts = || sets.iter().enumerate().flat_map(|(part, set)| set.changes.iter().map(move |_| (part, set)));

@@ -34,7 +34,12 @@ impl<R> SwapMachine<R> {
                     unit.attempts.pop();
                     unit
                 };
-                self.fail(units.into_iter().map(without_last).collect(), &error);
+                let units: Vec<SwapUnit> = units.into_iter().map(without_last).collect();
+                if error.is_contention() {
+                    units.into_iter().for_each(|unit| self.repeat(unit, Some(&error)));
+                } else {
+                    self.fail(units, &error);
+                }
             }
             (CallPhase::Reading { units, .. }, Event::NotRun(error) | Event::Unknown(error)) => {
                 self.fail(units, &error)

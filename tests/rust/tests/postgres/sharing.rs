@@ -1,10 +1,11 @@
-//! Processes that share a key: a far one gets its turns.
+//! Processes that share a key: a far one gets its turns, and one that was stopped charges nothing in the past.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use tidegate::{OnStoreError, Source};
+use tidegate::{OnStoreError, Options, Policy, Source};
+use tidegate_tests::call_records::wall;
 use tidegate_tests::proxy::{Condition, Proxy};
 use tidegate_tests::servers::{Kind, Servers};
 
@@ -12,15 +13,29 @@ use super::{POLICY, builder, strict};
 
 const LENGTH: Duration = Duration::from_secs(2);
 
+/// A policy that notes when each attempt was decided.
+fn noting() -> Policy {
+    let limits = Policy::parse(POLICY).expect("a notation").limits().to_vec();
+    Policy::new(limits, Options { journal: 100, ..Options::default() })
+        .and_then(|policy| policy.named("noting"))
+        .expect("a policy")
+}
+
 /// One of several processes. Its environment names the store.
 #[test]
 fn process_part() {
     let Ok(url) = std::env::var("TIDEGATE_PART_URL") else { return };
     let limiter = builder(&url).on_store_error(OnStoreError::Local).build().expect("a limiter");
     limiter.check(POLICY, "warm").expect("a decision");
+    let noting = std::env::var("TIDEGATE_PART_NOTES").is_ok().then(noting);
+    println!("\nbegins");
     let (began, mut answered) = (Instant::now(), 0);
     while began.elapsed() < LENGTH {
-        let decision = limiter.check(POLICY, "hot").expect("no call fails");
+        let decision = match &noting {
+            Some(policy) => limiter.check(policy, "hot"),
+            None => limiter.check(POLICY, "hot"),
+        };
+        let decision = decision.expect("no call fails");
         assert_eq!(decision.source(), Source::Store, "no call falls back");
         answered += 1;
     }
@@ -31,9 +46,13 @@ struct Part(Child, BufReader<ChildStdout>);
 
 impl Part {
     fn start(url: &str) -> Self {
+        Self::start_with(url, &[])
+    }
+
+    fn start_with(url: &str, environment: &[(&str, &str)]) -> Self {
         let mut command = Command::new(std::env::current_exe().expect("this program"));
         command.args(["--exact", "postgres::sharing::process_part", "--nocapture"]);
-        command.env("TIDEGATE_PART_URL", url).stdout(Stdio::piped());
+        command.env("TIDEGATE_PART_URL", url).envs(environment.iter().copied()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("a process");
         let lines = BufReader::new(child.stdout.take().expect("a pipe"));
         Self(child, lines)
@@ -48,6 +67,36 @@ impl Part {
         }
         line[word.len()..].trim().to_owned()
     }
+}
+
+/// Sends a signal to each process.
+fn signal(name: &str, parts: &[Part]) {
+    let numbers = parts.iter().map(|part| part.0.id().to_string());
+    assert!(Command::new("kill").arg(name).args(numbers).status().expect("kill runs").success());
+}
+
+/// Each process is in a call whenever it is stopped, and many of them between its read and its swap.
+#[test]
+fn a_process_that_was_stopped_between_its_read_and_its_swap_charges_nothing_in_the_past() {
+    let server = Servers::start(Kind::Postgres);
+    let url = format!("{}?create=yes", server.url());
+    let (limiter, policy) = (strict(&url), noting());
+    limiter.check(&policy, "hot").expect("a decision");
+    let mut parts: Vec<Part> = (0..4).map(|_| Part::start_with(&url, &[("TIDEGATE_PART_NOTES", "1")])).collect();
+    parts.iter_mut().for_each(|part| drop(part.says("begins")));
+    std::thread::sleep(Duration::from_millis(300));
+    signal("-STOP", &parts);
+    // The server still runs the statements that it has.
+    std::thread::sleep(Duration::from_millis(500));
+    let stopped = wall();
+    std::thread::sleep(Duration::from_secs(3));
+    let continued = wall();
+    signal("-CONT", &parts);
+    parts.iter_mut().for_each(|part| drop(part.says("answered")));
+    let attempts = limiter.journal(&policy, "hot").expect("a journal");
+    let late: Vec<u64> = attempts.iter().map(|attempt| attempt.at).filter(|at| *at > stopped).collect();
+    assert!(!late.is_empty(), "no call was under way");
+    assert!(late.iter().all(|at| *at >= continued), "continued at {continued}, and decided at {late:?}");
 }
 
 impl Drop for Part {
