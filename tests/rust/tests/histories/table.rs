@@ -1,5 +1,8 @@
 //! A table in PostgreSQL behind a bad network.
 
+use std::time::Duration;
+
+use tidegate::host::set_up_postgres;
 use tidegate_tests::call_records::Loss;
 use tidegate_tests::proxy::{Condition, Proxy};
 use tidegate_tests::random::Random;
@@ -49,7 +52,8 @@ fn soak(name: &str, durable: bool) {
     let servers = Servers::start(Kind::Postgres);
     let proxy = Proxy::to(servers.port(0));
     let url = servers.url().replace(&servers.port(0).to_string(), &proxy.port().to_string());
-    let url = format!("{url}?create=yes{}", if durable { "&durability=sync" } else { "" });
+    set_up_postgres(servers.url(), Duration::from_secs(30)).expect("a table");
+    let url = if durable { format!("{url}?durability=sync") } else { url };
     Soak::new(name, &url, schedule(name), KINDS).with_slack(SLACK).run(4, |kind, log, random| {
         inject(kind, log, random, &servers, &proxy, durable);
     });
