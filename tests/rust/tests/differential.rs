@@ -43,6 +43,28 @@ fn memory_and_a_file_agree() {
     }
 }
 
+/// A table keeps a key in one value, which has a bound. Histories with a policy that could pass it are left out.
+#[test]
+fn memory_and_a_table_agree() {
+    let server = Servers::start(Kind::Postgres);
+    let clock = || Arc::new(ManualClock::new(Duration::ZERO));
+    let (memory_clock, table_clock) = (clock(), clock());
+    let memory = Limiter::builder().clock(Arc::clone(&memory_clock)).build().expect("a memory limiter");
+    let table = Limiter::builder().store(format!("{}?create=yes", server.url())).timeout(Duration::from_secs(10));
+    let table = table.on_store_error(OnStoreError::Raise).deny_cache(Duration::ZERO).clock(Arc::clone(&table_clock));
+    let table = table.build().expect("a limiter");
+    let (mut compared, mut seeds) = (0, within(3, seeds(HISTORIES)));
+    for seed in seeds.by_ref() {
+        let expected = history::run(seed, &memory, &memory_clock);
+        let found = history::answers_of_redis(&table, &expected, || history::run(seed, &table, &table_clock));
+        if !found.iter().any(|line| line.contains(history::BOUNDED)) {
+            history::agree(seed, &expected, &found);
+            compared += 1;
+        }
+    }
+    assert!(compared * 2 > seeds.begun(), "{compared} of {} histories were compared", seeds.begun());
+}
+
 /// Named policies from a file that changes. A check from before a reload is settled after it, overrides stay, and a
 /// journal goes on.
 #[test]
