@@ -67,8 +67,9 @@ impl Statements {
                  FROM clock, unnest($1::bytea[]) WITH ORDINALITY AS given(key, number)
                  LEFT JOIN locked AS stored ON stored.key = given.key ORDER BY given.number"
             ),
-            // A row that another process has locked is skipped, which is a lost swap: to wait for it here would be a deadlock. Of two
-            // processes that insert a key, the second finds a version that it did not expect, and updates nothing. The clock is read
+            // A row that another process has locked is skipped, which is a lost swap: to wait for it here would be a deadlock. A locked
+            // row keeps its place, by which it is found without its index. Of two processes that insert a key, the second inserts
+            // nothing. The clock is read
             // behind the locks, so that a server that stalls between them charges nothing in the past, and no call that loses goes on
             // with a moment before the value that it has lost to.
             swap: format!(
@@ -76,29 +77,35 @@ impl Statements {
                      SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bigint[], $5::bigint[], $6::bigint[])
                      WITH ORDINALITY AS given(key, old, data, expires_at, from_moment, until_moment, number) WHERE $7 = '{token}'
                  ), locked AS MATERIALIZED (
-                     SELECT key, version, data FROM {table} WHERE key = ANY($1::bytea[]) ORDER BY key FOR UPDATE SKIP LOCKED
+                     SELECT ctid AS place, key, version, data FROM {table}
+                     WHERE key = ANY($1::bytea[]) ORDER BY key FOR NO KEY UPDATE SKIP LOCKED
                  ), clock AS MATERIALIZED (
                      SELECT {clock} AS now, set_config('synchronous_commit', '{durability}', true)
                      FROM (SELECT count(*) FROM locked) AS behind
-                 ), written AS (
-                     INSERT INTO {table} AS stored (key, version, data, expires_at)
-                     SELECT given.key, substring(given.data FOR 8), given.data, given.expires_at
-                     FROM given CROSS JOIN clock LEFT JOIN locked ON locked.key = given.key
-                     WHERE given.old IS NOT DISTINCT FROM locked.version AND clock.now BETWEEN given.from_moment AND given.until_moment
-                     ORDER BY given.key
-                     ON CONFLICT (key) DO UPDATE SET version = excluded.version, data = excluded.data, expires_at = excluded.expires_at
-                     WHERE stored.version = (SELECT locked.version FROM locked WHERE locked.key = excluded.key)
-                     RETURNING key
+                 ), updated AS (
+                     UPDATE {table} AS stored
+                     SET version = substring(given.data FOR 8), data = given.data, expires_at = given.expires_at
+                     FROM given CROSS JOIN clock JOIN locked ON locked.key = given.key
+                     WHERE stored.ctid = locked.place AND given.old = locked.version
+                         AND clock.now BETWEEN given.from_moment AND given.until_moment
+                     RETURNING given.number
+                 ), inserted AS (
+                     INSERT INTO {table} (key, version, data, expires_at)
+                     SELECT given.key, substring(given.data FOR 8), given.data, given.expires_at FROM given CROSS JOIN clock
+                     WHERE given.old IS NULL AND clock.now BETWEEN given.from_moment AND given.until_moment
+                     ORDER BY given.key ON CONFLICT (key) DO NOTHING RETURNING key
+                 ), results AS (
+                     SELECT given.number, given.key, clock.now,
+                         updated.number IS NOT NULL OR inserted.key IS NOT NULL AS done, locked.version, locked.data
+                     FROM given CROSS JOIN clock LEFT JOIN updated ON updated.number = given.number
+                     LEFT JOIN inserted ON inserted.key = given.key LEFT JOIN locked ON locked.key = given.key
                  )
-                 SELECT clock.now, written.key IS NOT NULL,
-                     CASE WHEN written.key IS NULL THEN coalesce(locked.version, stored.version) END,
-                     CASE WHEN written.key IS NULL THEN coalesce(locked.data, stored.data) END
-                 FROM given CROSS JOIN clock
-                 LEFT JOIN written ON written.key = given.key LEFT JOIN locked ON locked.key = given.key
-                 LEFT JOIN LATERAL (
-                     SELECT version, data FROM {table} WHERE key = given.key AND written.key IS NULL OFFSET 0
+                 SELECT now, done, CASE WHEN NOT done THEN coalesce(results.version, stored.version) END,
+                     CASE WHEN NOT done THEN coalesce(results.data, stored.data) END
+                 FROM results LEFT JOIN LATERAL (
+                     SELECT version, data FROM {table} WHERE key = results.key AND NOT results.done OFFSET 0
                  ) AS stored ON true
-                 ORDER BY given.number"
+                 ORDER BY results.number"
             ),
             // The same for sets of several keys, which are swapped whole or not at all. If an insert loses to another process, a
             // division by 0 takes the rest of its set back.

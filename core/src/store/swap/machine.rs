@@ -19,6 +19,8 @@ use crate::store::stored_key::StoredKey;
 
 /// A unit that has lost so many swaps asks for the lock of its rows.
 const LOSSES_BEFORE_LOCK: u8 = 3;
+/// So many units that were to be asked about at once are asked about in two halves.
+const LEAST_TO_SPLIT: usize = 32;
 
 /// A question that the store has not answered.
 pub(super) struct CallInFlight {
@@ -155,7 +157,12 @@ impl<R> SwapMachine<R> {
             return Some(io);
         }
         let (mut reads, mut swaps) = (std::mem::take(&mut self.unresolved), Vec::new());
-        for mut unit in self.take_units(now) {
+        let mut units = self.take_units(now);
+        // The store works on one half while the callers of the other one take their answers.
+        if units.len() >= LEAST_TO_SPLIT && self.calls.is_empty() && self.max_calls > 1 {
+            self.put_back(units.split_off(units.len() / 2));
+        }
+        for mut unit in units {
             match self.try_swap_first(&mut unit, now) {
                 Some(set) => swaps.push((unit, set)),
                 None => reads.push(unit),
@@ -243,17 +250,24 @@ impl<R> SwapMachine<R> {
         units
     }
 
+    /// Puts back units of which nothing was asked.
+    fn put_back(&mut self, units: Vec<SwapUnit>) {
+        for unit in units {
+            unit.keys.iter().for_each(|key| {
+                self.busy.remove(key);
+            });
+            self.waiting.extend(unit.groups);
+        }
+        self.waiting.make_contiguous().sort_unstable();
+    }
+
     /// Puts the groups of a unit back in front of those that came later. One whose swap may still arrive stays a unit, so that
     /// this is noticed.
     pub(super) fn put_aside(&mut self, unit: SwapUnit) {
         if !unit.attempts.is_empty() {
             return self.unresolved.push(unit);
         }
-        unit.keys.iter().for_each(|key| {
-            self.busy.remove(key);
-        });
-        self.waiting.extend(unit.groups);
-        self.waiting.make_contiguous().sort_unstable();
+        self.put_back(vec![unit]);
     }
 
     /// The swap of a unit whose values this process wrote last, if the groups change any.
