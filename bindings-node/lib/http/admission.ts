@@ -8,7 +8,7 @@ import { delay } from '../delay.js';
 import { asWarning, ConfigError, CostError, describe, StoreError, shortened } from '../errors.js';
 import type { Hold, PolicyCheck } from '../hold.js';
 import { admitIn, checkAllIn, checkIn, policyRefIn } from '../limiter.js';
-import type { PolicyRef } from '../policy.js';
+import type { PolicyLike, PolicyRef } from '../policy.js';
 import { type ActualCost, nameCost } from '../settled.js';
 import { asked, spansOf } from '../tracing.js';
 import { type Adapter, type Awaitable, type Ending, isOver } from './adapter.js';
@@ -64,17 +64,23 @@ export function admit<Request extends object, Response>(
   }
 }
 
-/** Checks a request after its key is known, if nothing else depends on the request. */
+/** Checks a request after its key is known, if nothing else but the cost of one policy depends on the request. */
 function admitWith<Request extends object, Response>(
   settings: Settings<Request, Response>,
   request: Request,
   memory: Memory<Request, Response> | undefined,
   key: string,
-): Awaitable<Admission<Request, Response>> {
+): Awaitable<Admission<Request, Response> | undefined> {
   const { only, together } = settings;
   if (only === undefined) return new Admission(settings, request, memory).checkTogether(together ?? NONE, key);
+  const { policy, cost } = only;
+  const made = typeof cost === 'function' ? cost(request) : cost;
+  if (made !== cost && (typeof made !== 'number' || made === 0)) {
+    // It comes later, or it has units, is 0 or wrong. The functions are not called again.
+    return admitLater(settings, request, memory, undefined, [{ ...only, key: () => key, cost: () => made }]);
+  }
   const counted = settings.counted(only, request, key);
-  return new Admission(settings, request, memory).checkOne(only, counted);
+  return new Admission(settings, request, memory).checkOne(policy, made as Cost, counted);
 }
 
 async function admitLater<Request extends object, Response>(
@@ -82,12 +88,13 @@ async function admitLater<Request extends object, Response>(
   request: Request,
   memory?: Memory<Request, Response>,
   key?: Promise<string>,
+  known = settings.entries,
 ): Promise<Admission<Request, Response> | undefined> {
   const { adapter, options } = settings;
   try {
     if (key !== undefined) return await admitWith(settings, request, memory, await key);
     if (await options.skip?.(request)) return undefined;
-    const entries = settings.entries ?? (await settings.entriesOf(request));
+    const entries = known ?? (await settings.entriesOf(request));
     if (entries.length === 0) return undefined;
     const checked = await new Admission(settings, request, memory).check(entries);
     if (!checked.costsNothing) return checked;
@@ -137,7 +144,7 @@ export class Admission<Request extends object, Response> {
   }
 
   /** The common case: checks one policy. If it holds units, it takes the general way. */
-  checkOne({ policy, cost }: FixedCostEntry<Request>, key: string): Awaitable<this> {
+  checkOne(policy: PolicyLike, cost: Cost, key: string): Awaitable<this> {
     const { limiter } = this.settings;
     this._checks = [{ policy, key, cost, namesCost: true }];
     if (this.before !== undefined) this.#refuseRepetition(this.before);

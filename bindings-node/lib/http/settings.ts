@@ -58,8 +58,8 @@ export class Settings<Request extends object, Response> {
   readonly observesEnd: boolean;
   /** The policies, unless they depend on the request. */
   readonly entries: readonly LimitedEntry<Request>[] | undefined;
-  /** The only policy, if nothing but the key depends on the request. */
-  readonly only: FixedCostEntry<Request> | undefined;
+  /** The only policy, if nothing but the key and the cost depends on the request. */
+  readonly only: LimitedEntry<Request> | undefined;
   /** Several policies, if nothing but the key that they share depends on the request. */
   readonly together: readonly FixedCostEntry<Request>[] | undefined;
   readonly #application: readonly LimitedEntry<Request>[];
@@ -114,9 +114,8 @@ export class Settings<Request extends object, Response> {
     const [first] = entries;
     const isFree = meta === undefined && options.priority === undefined && options.skip === undefined;
     const isFixed = isFree && entries.every(({ key, cost }) => key === first?.key && typeof cost !== 'function');
-    const fixed = isFixed ? (entries as readonly FixedCostEntry<Request>[]) : [];
-    this.only = fixed.length === 1 ? fixed[0] : undefined;
-    this.together = fixed.length > 1 ? fixed : undefined;
+    this.only = isFree && entries.length === 1 ? first : undefined;
+    this.together = isFixed && entries.length > 1 ? (entries as readonly FixedCostEntry<Request>[]) : undefined;
   }
 
   /** Returns the policies of a request. */
