@@ -93,9 +93,10 @@ it('a store that hangs ends by the timeout', async () => {
 it('calls at once charge exactly the limit, and versions of each type come back', async () => {
   for (const version of [Number, BigInt, String, (count) => Buffer.from(`${count}`)]) {
     class Typed extends Table {
-      swap(change, standing) {
+      // Not `swap`: the whole store compares all versions before it swaps any.
+      compareAndSwap(changes) {
         const number = (value) => (value === null ? null : Number(Buffer.from(`${value}`)));
-        return super.swap({ ...change, version: number(change.version) }, standing);
+        return super.compareAndSwap(changes.map((change) => ({ ...change, version: number(change.version) })));
       }
 
       async read(keys) {
