@@ -97,7 +97,8 @@ it('calls at once charge exactly the limit, and versions of each type come back'
     class Typed extends Table {
       // Not `swap`: the whole store compares all versions before it swaps any.
       compareAndSwap(changes) {
-        const number = (value) => (value === null ? null : Number(Buffer.from(`${value}`)));
+        const text = (value) => (value instanceof Uint8Array ? Buffer.from(value).toString() : value);
+        const number = (value) => (value === null ? null : Number(text(value)));
         return super.compareAndSwap(changes.map((change) => ({ ...change, version: number(change.version) })));
       }
 
