@@ -33,7 +33,7 @@ impl WallClock {
 /// A call with a known time.
 pub(super) struct DecidedCall<'a> {
     pub(super) at: u64,
-    /// The time in which it ran.
+    /// It ran between these.
     pub(super) from: u64,
     pub(super) until: u64,
     pub(super) call: &'a Call,

@@ -9,7 +9,9 @@ use tidegate_tests::call_records::{
     record_calls, wall,
 };
 use tidegate_tests::history_check::{ClockReadings, Report, check};
+use tidegate_tests::proxy::{Condition, Proxy};
 use tidegate_tests::random::Random;
+use tidegate_tests::servers::Servers;
 use tidegate_tests::setting::setting;
 use tidegate_tests::wait::{SetOnDrop, wait_until};
 
@@ -53,6 +55,33 @@ impl FaultLog {
         self.faults.lock().expect("no fault panicked").push(FaultRecord { name, begin, end: monotonic(), loss });
         self.read_clocks();
         result
+    }
+
+    /// The network is in a condition for so many milliseconds.
+    pub(crate) fn condition(&self, name: &'static str, proxy: &Proxy, condition: Condition, length: u64) {
+        self.cause(name, Loss::Nothing, || {
+            proxy.set(condition);
+            sleep(length);
+            proxy.set(Condition::Healthy);
+        });
+    }
+
+    /// The only server is killed, and starts again.
+    pub(crate) fn killed(&self, servers: &Servers, loss: Loss, length: u64) {
+        self.cause("killed", loss, || {
+            servers.kill(0);
+            sleep(length);
+            servers.start_again(0);
+        });
+    }
+
+    /// The only server does nothing.
+    pub(crate) fn stopped(&self, servers: &Servers, length: u64) {
+        self.cause("stopped", Loss::Nothing, || {
+            servers.stop(0);
+            sleep(length);
+            servers.cont(0);
+        });
     }
 
     fn read_clocks(&self) {

@@ -16,24 +16,10 @@ const KINDS: u64 = 10;
 /// A fault of one server. `durable` is true if the server keeps an append-only file.
 fn inject(kind: u64, log: &FaultLog, random: &mut Random, servers: &Servers, proxy: &Proxy, durable: bool) {
     let length = 20 + random.below(500);
-    let condition = |name: &'static str, condition: Condition| {
-        log.cause(name, Loss::Nothing, || {
-            proxy.set(condition);
-            sleep(length);
-            proxy.set(Condition::Healthy);
-        });
-    };
+    let condition = |name: &'static str, condition: Condition| log.condition(name, proxy, condition, length);
     match kind {
-        0 => log.cause("killed", if durable { Loss::Nothing } else { Loss::Everything }, || {
-            servers.kill(0);
-            sleep(length / 4);
-            servers.start_again(0);
-        }),
-        1 => log.cause("stopped", Loss::Nothing, || {
-            servers.stop(0);
-            sleep(length);
-            servers.cont(0);
-        }),
+        0 => log.killed(servers, if durable { Loss::Nothing } else { Loss::Everything }, length / 4),
+        1 => log.stopped(servers, length),
         2 => condition("silent", Condition::Silent),
         3 => condition("cut", Condition::CutReplies),
         4 => condition("trickled", Condition::TrickleReplies(Duration::from_millis(3))),

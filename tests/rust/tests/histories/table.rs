@@ -8,7 +8,7 @@ use tidegate_tests::proxy::{Condition, Proxy};
 use tidegate_tests::random::Random;
 use tidegate_tests::servers::{Kind, Servers};
 
-use super::run::{FaultLog, Soak, schedule, sleep};
+use super::run::{FaultLog, Soak, schedule};
 
 /// The number of kinds of faults.
 const KINDS: u64 = 8;
@@ -18,24 +18,10 @@ const SLACK: u64 = 20_000;
 /// A fault of the server. `durable` is true if a commit waits for the disk.
 fn inject(kind: u64, log: &FaultLog, random: &mut Random, servers: &Servers, proxy: &Proxy, durable: bool) {
     let length = 20 + random.below(500);
-    let condition = |name: &'static str, condition: Condition| {
-        log.cause(name, Loss::Nothing, || {
-            proxy.set(condition);
-            sleep(length);
-            proxy.set(Condition::Healthy);
-        });
-    };
+    let condition = |name: &'static str, condition: Condition| log.condition(name, proxy, condition, length);
     match kind {
-        0 => log.cause("killed", if durable { Loss::Nothing } else { Loss::Newest }, || {
-            servers.kill(0);
-            sleep(length / 4);
-            servers.start_again(0);
-        }),
-        1 => log.cause("stopped", Loss::Nothing, || {
-            servers.stop(0);
-            sleep(length);
-            servers.cont(0);
-        }),
+        0 => log.killed(servers, if durable { Loss::Nothing } else { Loss::Newest }, length / 4),
+        1 => log.stopped(servers, length),
         2 => condition("silent", Condition::Silent),
         3 => condition("cut", Condition::CutReplies),
         4 => condition("swallowed", Condition::DropReplies),
