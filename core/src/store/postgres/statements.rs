@@ -68,10 +68,9 @@ impl Statements {
                  LEFT JOIN locked AS stored ON stored.key = given.key ORDER BY given.number"
             ),
             // A row that another process has locked is skipped, which is a lost swap: to wait for it here would be a deadlock. A locked
-            // row keeps its place, by which it is found without its index. Of two processes that insert a key, the second inserts
-            // nothing. The clock is read
-            // behind the locks, so that a server that stalls between them charges nothing in the past, and no call that loses goes on
-            // with a moment before the value that it has lost to.
+            // row keeps its place, by which it is found without its index. If two processes insert a key, the second inserts nothing.
+            // The clock is read behind the locks. So a server that stalls between them charges nothing in the past, and a call that
+            // loses does not go on with a moment before the value that it has lost to.
             swap: format!(
                 "WITH given AS MATERIALIZED (
                      SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bigint[], $5::bigint[], $6::bigint[])

@@ -19,7 +19,7 @@ use crate::store::stored_key::StoredKey;
 
 /// A unit that has lost so many swaps asks for the lock of its rows.
 const LOSSES_BEFORE_LOCK: u8 = 3;
-/// So many units that were to be asked about at once are asked about in two halves.
+/// So many units travel in two halves.
 const LEAST_TO_SPLIT: usize = 32;
 
 /// A question that the store has not answered.
@@ -250,8 +250,8 @@ impl<R> SwapMachine<R> {
         units
     }
 
-    /// Puts back units of which nothing was asked.
-    fn put_back(&mut self, units: Vec<SwapUnit>) {
+    /// Puts back units before anything was asked about them.
+    fn put_back(&mut self, units: impl IntoIterator<Item = SwapUnit>) {
         for unit in units {
             unit.keys.iter().for_each(|key| {
                 self.busy.remove(key);
@@ -267,7 +267,7 @@ impl<R> SwapMachine<R> {
         if !unit.attempts.is_empty() {
             return self.unresolved.push(unit);
         }
-        self.put_back(vec![unit]);
+        self.put_back([unit]);
     }
 
     /// The swap of a unit whose values this process wrote last, if the groups change any.

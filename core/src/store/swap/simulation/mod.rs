@@ -5,7 +5,6 @@
 mod model;
 mod store;
 
-use crate::store::key_value_store::DEFAULT_MAX_VALUE;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,6 +16,7 @@ use crate::policy::Policy;
 use crate::random::Random;
 use crate::schedules::{run_each, setting};
 use crate::store::key_names::KeyNames;
+use crate::store::key_value_store::DEFAULT_MAX_VALUE;
 use crate::store::request::{Entry, Operation, OwnedEntry};
 use crate::store::stored_key::StoredKey;
 use store::Store;
