@@ -191,10 +191,16 @@ class FollowedPage:
             return None
         script = f"{commands}\nstatus=$?\nexport -p >exported\nexit $status\n"
         before = ". ./exported\n" if (self.folder / "exported").exists() else ""
-        ended = subprocess.run(
-            self._command(before + script), cwd=self.folder, env=self._environment, capture_output=True, text=True,
-            timeout=self.patience, check=False,
-        )  # fmt: skip
+        ends = time.monotonic() + self.patience
+        while True:
+            ended = subprocess.run(
+                self._command(before + script), cwd=self.folder, env=self._environment, capture_output=True, text=True,
+                timeout=self.patience, check=False,
+            )  # fmt: skip
+            # A service may write the line of its log behind its answer.
+            if ended.returncode != 1 or not commands.startswith("grep ") or time.monotonic() > ends:
+                break
+            time.sleep(0.05)
         # A denied command exits with 1, and some pages show just that.
         log = self.folder / "server.log"
         said = log.read_text(encoding="utf-8") if log.exists() else ""
