@@ -182,24 +182,24 @@ impl LoopWork for OwnStore {
     }
 }
 
-/// Answers a question on this thread.
-fn answer_here(store: &Py<PyAny>, question: Question) {
-    let mut waiting = Some(question);
-    // Without an interpreter the question is dropped, and the process ends.
+/// Makes the call of a question on this thread. There is no answer if the interpreter has ended.
+fn answer_here(store: &Py<PyAny>, question: &Question) -> Option<Result<Reply, StoreFailure>> {
     Python::try_attach(|py| {
-        let Some(question) = waiting.take().filter(Question::is_open) else { return };
+        if !question.is_open() {
+            return None;
+        }
         let _call = PythonCall::begin(py);
         let store = store.bind(py);
         let answer = called(store, &question.asked, question.left()).and_then(|answer| match question.asked {
             Asked::Scan(_) => answer.try_iter()?.collect::<PyResult<Vec<_>>>()?.into_pyobject(py),
             _ => Ok(answer),
         });
-        let answer = match answer {
+        Some(match answer {
             Ok(answer) => reply(&question.asked, &answer),
             Err(error) => Err(failure(py, error)),
-        };
-        question.answer(answer);
-    });
+        })
+    })
+    .flatten()
 }
 
 /// Calls the method of a question.

@@ -70,6 +70,12 @@ impl Question {
         // The asker may have given up.
         drop(self.answer.send(answer));
     }
+
+    fn end(self, answer: Option<Result<MethodReply, StoreFailure>>) {
+        if let Some(answer) = answer {
+            self.answer(answer);
+        }
+    }
 }
 
 /// A store of a host.
@@ -182,11 +188,14 @@ pub async fn verify_awaited(store: HostStore) -> Result<()> {
     answered.await.unwrap_or_else(|_| Err(Error::config("the test kit has ended early")))
 }
 
+/// Makes the call of a question. Without an answer the question is dropped.
+type MakeCall = dyn Fn(&Question) -> Option<Result<MethodReply, StoreFailure>> + Send + Sync;
+
 /// The questions of a store whose methods block. The callers who wait for an answer make its calls. A thread that lives only as long as
 /// there are calls makes those for which no caller is free, such as the renewal of a hold.
 pub struct CallerQuestions {
     shared: PerProcess<SharedQuestions>,
-    run: Arc<dyn Fn(Question) + Send + Sync>,
+    make_call: Arc<MakeCall>,
 }
 
 #[derive(Default)]
@@ -203,9 +212,11 @@ struct WaitingQuestions {
 }
 
 impl CallerQuestions {
-    /// `run` makes the call of a question.
-    pub fn new(run: impl Fn(Question) + Send + Sync + 'static) -> Self {
-        Self { shared: PerProcess::new(), run: Arc::new(run) }
+    /// `make_call` makes the call of a question. Without an answer the question is dropped.
+    pub fn new(
+        make_call: impl Fn(&Question) -> Option<Result<MethodReply, StoreFailure>> + Send + Sync + 'static,
+    ) -> Self {
+        Self { shared: PerProcess::new(), make_call: Arc::new(make_call) }
     }
 
     fn shared(&self) -> Arc<ProcessValue<SharedQuestions>> {
@@ -228,12 +239,13 @@ impl CallerQuestions {
         if state.questions.len() <= state.free {
             return shared.changed.notify_one();
         }
-        let (shared, run) = (Arc::clone(shared), Arc::clone(&self.run));
+        let (shared, make_call) = (Arc::clone(shared), Arc::clone(&self.make_call));
         let make_calls = move || {
             loop {
                 let question = shared.state.lock().questions.pop_front();
                 let Some(question) = question else { break };
-                run(question);
+                let answer = make_call(&question);
+                question.end(answer);
             }
         };
         // Without the thread the question ends by its deadline, or a caller takes it.
@@ -266,9 +278,11 @@ impl CallerQueue for CallerQuestions {
             if let Some(question) = state.questions.pop_front() {
                 state.free -= 1;
                 drop(state);
-                (self.run)(question);
+                let answer = (self.make_call)(&question);
+                // The next question may come as soon as this one is answered, and finds this caller free.
+                shared.state.lock().free += 1;
+                question.end(answer);
                 state = shared.state.lock();
-                state.free += 1;
             } else {
                 (state, _) = shared.changed.wait_until(state, until.min(now + LOOK));
             }

@@ -3,9 +3,16 @@
 use std::collections::BTreeMap;
 use std::error::Error as _;
 use std::io;
-use std::time::Duration;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
+use std::thread::ThreadId;
+use std::time::{Duration, Instant};
 
-use tidegate::store::{Change, KeyValueStore, StoreAnswer, StoreFailure, Swapped, Value, verify};
+use tidegate::host::{CallerQuestions, HostStore, Reply};
+use tidegate::store::{
+    CallerQueue, Change, KeyValueStore, StoreAnswer, StoreFailure, Swapped, Value, WaitingCaller, verify,
+};
 use tidegate::{ErrorKind, Limiter, OnStoreError};
 use tidegate_tests::own_store::Table;
 use tidegate_tests::vectors::{Case, Variant, cases, files};
@@ -70,4 +77,50 @@ fn threads_charge_exactly_the_limit() {
         threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
     });
     assert_eq!(admitted, 100);
+}
+
+/// Asks a second question as soon as the first one is answered.
+struct AsksAgain(Mutex<Asked>);
+
+type Asked = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+impl Wake for AsksAgain {
+    fn wake(self: Arc<Self>) {
+        let mut second = self.0.lock().expect("no panic");
+        assert!(second.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        // A thread that was started for it would make its call meanwhile.
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_caller_that_waits_makes_every_call() {
+    let threads: Arc<Mutex<Vec<ThreadId>>> = Arc::default();
+    let seen = Arc::clone(&threads);
+    let callers = Arc::new(CallerQuestions::new(move |_| {
+        seen.lock().expect("no panic").push(std::thread::current().id());
+        Some(Ok(Reply::Values(None, vec![None])))
+    }));
+    let post = Arc::clone(&callers);
+    let store = Arc::new(HostStore {
+        name: "Own".to_owned(),
+        scans: false,
+        has_epoch: false,
+        all_or_none: false,
+        max_value: 1_000,
+        post: Box::new(move |question| post.post(question)),
+        callers: None,
+        data: None,
+    });
+    let read = || -> Asked {
+        let store = Arc::clone(&store);
+        Box::pin(async move { drop(store.read(&[b"a"], Duration::from_secs(60)).await) })
+    };
+    let second = Arc::new(AsksAgain(Mutex::new(read())));
+    let caller = WaitingCaller::enter(Arc::clone(&callers) as Arc<dyn CallerQueue>);
+    let mut first = read();
+    assert!(first.as_mut().poll(&mut Context::from_waker(&Waker::from(second))).is_pending());
+    let two = || threads.lock().expect("no panic").len() == 2;
+    caller.work(&mut || two(), Instant::now() + Duration::from_secs(60));
+    assert_eq!(*threads.lock().expect("no panic"), [std::thread::current().id(); 2]);
 }
