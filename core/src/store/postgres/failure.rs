@@ -44,13 +44,15 @@ impl PostgresFailure {
             SqlState::DIVISION_BY_ZERO,
             SqlState::T_R_SERIALIZATION_FAILURE,
             SqlState::T_R_DEADLOCK_DETECTED,
-            SqlState::LOCK_NOT_AVAILABLE,
             SqlState::UNIQUE_VIOLATION,
             // The process was stopped while it had rows locked.
             SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
         ];
         if retried.contains(code) {
             return Self::Conflict;
+        }
+        if *code == SqlState::LOCK_NOT_AVAILABLE {
+            return Self::NotRun(timed_out(shown, None).of_contention());
         }
         if *code == SqlState::UNDEFINED_TABLE {
             return Self::NoTable(Error::new(

@@ -42,6 +42,8 @@ const PASSES_OF_CLEAR: u32 = 3;
 const MAX_VALUE: usize = 256 << 10;
 /// A transaction that locks rows ends at the server after so long, in case its process has stopped.
 const MAX_LOCKED: Duration = Duration::from_secs(1);
+/// The least time that a call waits for a lock.
+const LEAST_WAIT: Duration = Duration::from_millis(1);
 
 type Parameters<'a> = [(&'a (dyn ToSql + Sync), Type)];
 
@@ -233,7 +235,7 @@ impl Postgres {
     async fn read_values(
         self: &Arc<Self>,
         keys: &[StoredKey],
-        lock_for: Option<CallId>,
+        lock_for: Option<(CallId, Instant)>,
         needs_epoch: bool,
     ) -> Result<Event, PostgresFailure> {
         let keys: Vec<&[u8]> = keys.iter().map(StoredKey::as_bytes).collect();
@@ -241,9 +243,12 @@ impl Postgres {
         let Statements { token, read, read_locked, .. } = &self.statements;
         let parameters: &Parameters<'_> =
             &[(&keys, Type::BYTEA_ARRAY), (&needs_epoch, Type::BOOL), (token, Type::TEXT)];
-        let rows = if let Some(call) = lock_for {
+        let rows = if let Some((call, deadline)) = lock_for {
+            // The server says in time that it waits for a lock. If it says nothing, it is down.
+            let wait = (deadline.saturating_duration_since(Instant::now()) * 3 / 4).clamp(LEAST_WAIT, MAX_LOCKED);
             let begin = format!(
-                "BEGIN; SET LOCAL lock_timeout = '{0}ms'; SET LOCAL idle_in_transaction_session_timeout = '{0}ms'",
+                "BEGIN; SET LOCAL lock_timeout = '{}ms'; SET LOCAL idle_in_transaction_session_timeout = '{}ms'",
+                wait.as_millis(),
                 MAX_LOCKED.as_millis()
             );
             // Both travel together.
@@ -381,6 +386,7 @@ impl SwapIo for Postgres {
         deadline: Instant,
     ) -> IoOutcome {
         Box::pin(async move {
+            let lock_for = lock_for.map(|call| (call, deadline));
             let answer = self.ask(deadline, || self.read_values(&keys, lock_for, needs_epoch)).await;
             answer.unwrap_or_else(|failure| failure.into_event(&self.table.shown))
         })

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
@@ -35,6 +35,7 @@ pub(super) enum CallPhase {
     },
     Swapping {
         units: Vec<(SwapUnit, Vec<Change>)>,
+        lock: Option<RowLock>,
     },
     /// A read that clears up the outcome of a swap.
     ClearingUp {
@@ -43,10 +44,19 @@ pub(super) enum CallPhase {
     },
 }
 
+/// The lock of a unit's rows.
+#[derive(Clone, Copy)]
+pub(super) struct RowLock {
+    /// The read that took it.
+    pub(super) call: CallId,
+    /// How long that read took.
+    pub(super) took: Duration,
+}
+
 /// Swaps that are ready to be sent.
 pub(super) struct ReadySwap {
     pub(super) units: Vec<(SwapUnit, ChangeSet)>,
-    pub(super) locked: Option<CallId>,
+    pub(super) lock: Option<RowLock>,
 }
 
 /// Decides calls on a store that can read and swap values. `R` names the recipient of an answer.
@@ -169,7 +179,7 @@ impl<R> SwapMachine<R> {
             }
         }
         if !swaps.is_empty() {
-            self.swaps.push_back(ReadySwap { units: swaps, locked: None });
+            self.swaps.push_back(ReadySwap { units: swaps, lock: None });
         }
         let (mut asked, mut later): (Vec<_>, Vec<_>) = reads.into_iter().partition(|unit| self.wants_lock(unit));
         let locks = !asked.is_empty();
@@ -186,7 +196,7 @@ impl<R> SwapMachine<R> {
     /// Sends a swap that is ready. A unit of which a group was answered meanwhile is decided again, without that group.
     fn next_swap(&mut self, now: Instant) -> Option<Io> {
         loop {
-            let ReadySwap { units, locked } = self.swaps.pop_front()?;
+            let ReadySwap { units, lock } = self.swaps.pop_front()?;
             let is_open = |id: &GroupId| self.groups.get(id).is_some_and(|group| group.recipient.is_some());
             let (units, stale): (Vec<_>, Vec<_>) =
                 units.into_iter().partition(|(unit, _)| unit.groups.iter().all(is_open));
@@ -194,13 +204,13 @@ impl<R> SwapMachine<R> {
                 unit.attempts.pop();
                 self.repeat(unit, None);
             }
-            if !units.is_empty() || locked.is_some() {
-                return Some(self.send_swap(ReadySwap { units, locked }, now));
+            if !units.is_empty() || lock.is_some() {
+                return Some(self.send_swap(ReadySwap { units, lock }, now));
             }
         }
     }
 
-    pub(super) fn wants_lock(&self, unit: &SwapUnit) -> bool {
+    fn wants_lock(&self, unit: &SwapUnit) -> bool {
         let is_contended = |key: &StoredKey| self.known.get(key).is_some_and(|known| known.is_contended);
         let lost = |id: &GroupId| self.groups.get(id).is_some_and(|group| group.lost >= LOSSES_BEFORE_LOCK);
         self.promises.locks && (unit.groups.iter().any(lost) || unit.keys.iter().any(is_contended))
@@ -216,10 +226,8 @@ impl<R> SwapMachine<R> {
         let (mut left, mut kept_keys, mut count) = (VecDeque::new(), HashSet::new(), 0);
         for id in std::mem::take(&mut self.waiting) {
             let Some(group) = self.groups.get(&id) else { continue };
-            let rests = |key: &StoredKey| {
-                self.known.get(key).and_then(|known| known.rests_until).is_some_and(|until| until > now)
-            };
-            let is_free = |key: &StoredKey| !self.busy.contains(key) && !kept_keys.contains(key) && !rests(key);
+            let is_free =
+                |key: &StoredKey| !self.busy.contains(key) && !kept_keys.contains(key) && !self.rests(key, now);
             if count + group.keys.len() > MAX_ENTRIES || !group.keys.iter().all(is_free) {
                 kept_keys.extend(group.keys.iter().cloned());
                 left.push_back(id);
@@ -315,8 +323,9 @@ impl<R> SwapMachine<R> {
             units.push((unit, set.changes.clone()));
             sets.push(set);
         }
-        self.calls.insert(call, CallInFlight { sent: now, phase: CallPhase::Swapping { units } });
-        Io::Swap { call, sets, locked: ready.locked, deadline }
+        let lock = ready.lock;
+        self.calls.insert(call, CallInFlight { sent: now, phase: CallPhase::Swapping { units, lock } });
+        Io::Swap { call, sets, locked: lock.map(|lock| lock.call), deadline }
     }
 
     fn clear_up(&mut self, now: Instant) -> Io {
@@ -340,11 +349,15 @@ impl<R> SwapMachine<R> {
     fn expire(&mut self, now: Instant) {
         let is_over = |group: &CallGroup<R>| group.recipient.is_some() && group.deadline <= now;
         let over: Vec<GroupId> = self.groups.iter().filter(|(_, group)| is_over(group)).map(|(id, _)| *id).collect();
+        if over.is_empty() {
+            return;
+        }
+        let contended = self.contended_keys(now);
         for id in over {
             let is_waiting = self.waiting.contains(&id);
-            let group = self.groups.get(&id);
-            let lost = || if group.is_some_and(|group| group.lost > 0) { outrun() } else { timed_out() };
-            let error = group.and_then(|group| group.failure.clone()).unwrap_or_else(lost);
+            let Some(group) = self.groups.get(&id) else { continue };
+            let is_outrun = group.keys.iter().any(|key| contended.contains(key));
+            let error = group.failure.clone().unwrap_or_else(|| if is_outrun { outrun() } else { timed_out() });
             self.answer(id, Err(if is_waiting || !self.is_swapped(id) { error.of_no_run() } else { error }));
             if is_waiting {
                 self.waiting.retain(|other| *other != id);
@@ -353,11 +366,25 @@ impl<R> SwapMachine<R> {
         }
     }
 
+    /// The keys that other processes were in the way of: one that rests, or one of a group that has lost a swap.
+    fn contended_keys(&self, now: Instant) -> HashSet<StoredKey> {
+        let has_lost =
+            |group: &&CallGroup<R>| group.lost > 0 && group.failure.as_ref().is_none_or(Error::is_contention);
+        let of_losers = self.groups.values().filter(has_lost).flat_map(|group| &group.keys);
+        let waiting = self.waiting.iter().filter_map(|id| self.groups.get(id)).flat_map(|group| &group.keys);
+        of_losers.chain(waiting.filter(|key| self.rests(key, now))).cloned().collect()
+    }
+
+    /// True if the key is left to other processes until later.
+    fn rests(&self, key: &StoredKey, now: Instant) -> bool {
+        self.known.get(key).and_then(|known| known.rests_until).is_some_and(|until| until > now)
+    }
+
     /// True if a swap of the group may have been done, or may still arrive.
     fn is_swapped(&self, id: GroupId) -> bool {
         let has = |unit: &SwapUnit, unsent: usize| unit.groups.contains(&id) && unit.attempts.len() > unsent;
         let in_call = self.calls.values().any(|call| match &call.phase {
-            CallPhase::Swapping { units } => units.iter().any(|(unit, _)| has(unit, 0)),
+            CallPhase::Swapping { units, .. } => units.iter().any(|(unit, _)| has(unit, 0)),
             CallPhase::Reading { units, .. } => units.iter().any(|unit| has(unit, 0)),
             CallPhase::ClearingUp { unit, .. } => has(unit, 0),
         });

@@ -1,13 +1,16 @@
 //! The effect of each answer of the store on the groups that asked.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::known_values::KnownValue;
-use super::machine::{CallInFlight, CallPhase, ReadySwap, SwapMachine};
+use super::machine::{CallInFlight, CallPhase, ReadySwap, RowLock, SwapMachine};
 use super::unit::{GroupAnswers, GroupId, SwapUnit};
 use super::value::{Mark, StoredValue};
 use super::{CallId, Change, Event, FoundValue, SwapResult, Version};
 use crate::error::{Error, ErrorKind};
+
+/// The longest rest of a key behind a lock.
+const LONGEST_REST: Duration = Duration::from_millis(20);
 
 impl<R> SwapMachine<R> {
     /// Takes the answer to a question.
@@ -18,36 +21,35 @@ impl<R> SwapMachine<R> {
         }
         match (phase, event) {
             (CallPhase::Reading { units, locks }, Event::Read { clock, epoch, values }) => {
-                self.take_read(call, units, locks, (clock, epoch), values);
+                let lock = locks.then(|| RowLock { call, took: now.saturating_duration_since(sent) });
+                self.take_read(units, lock, (clock, epoch), values);
             }
             (CallPhase::ClearingUp { unit, error }, Event::Read { values, .. }) => {
                 self.take_cleared(unit, &error, values)
             }
-            (CallPhase::Swapping { units }, Event::Swapped { results, .. }) => self.take_swapped(units, results, now),
-            (CallPhase::Swapping { units }, Event::Unknown(error)) => {
+            (CallPhase::Swapping { units, lock }, Event::Swapped { results, .. }) => {
+                let rest = self.rest_after(lock, now.saturating_duration_since(sent));
+                self.take_swapped(units, results, lock.is_some(), now + rest);
+            }
+            (CallPhase::Swapping { units, .. }, Event::Unknown(error)) => {
                 for (unit, _) in units {
                     self.unclear.push((unit, error.clone()));
                 }
             }
-            (CallPhase::Swapping { units }, Event::NotRun(error)) => {
+            (CallPhase::Swapping { units, .. }, Event::NotRun(error)) => {
                 let without_last = |(mut unit, _): (SwapUnit, Vec<Change>)| {
                     unit.attempts.pop();
                     unit
                 };
-                let units: Vec<SwapUnit> = units.into_iter().map(without_last).collect();
-                if error.is_contention() {
-                    units.into_iter().for_each(|unit| self.repeat(unit, Some(&error)));
-                } else {
-                    self.fail(units, &error);
-                }
+                self.take_failed(units.into_iter().map(without_last).collect(), &error);
             }
             (CallPhase::Reading { units, .. }, Event::NotRun(error) | Event::Unknown(error)) => {
-                self.fail(units, &error)
+                self.take_failed(units, &error)
             }
             (CallPhase::ClearingUp { unit, error }, Event::NotRun(_) | Event::Unknown(_)) => {
                 self.fail(vec![unit], &error)
             }
-            (CallPhase::Swapping { units }, Event::Read { .. }) => {
+            (CallPhase::Swapping { units, .. }, Event::Read { .. }) => {
                 self.fail(units.into_iter().map(|(unit, _)| unit).collect(), &confused());
             }
             (CallPhase::Reading { units, .. }, Event::Swapped { .. }) => self.fail(units, &confused()),
@@ -57,9 +59,8 @@ impl<R> SwapMachine<R> {
 
     fn take_read(
         &mut self,
-        call: CallId,
         units: Vec<SwapUnit>,
-        locks: bool,
+        lock: Option<RowLock>,
         (clock, epoch): (Option<u64>, Option<u64>),
         values: Vec<Option<FoundValue>>,
     ) {
@@ -77,12 +78,25 @@ impl<R> SwapMachine<R> {
                 }
             }
         }
-        if !swaps.is_empty() || locks {
-            self.swaps.push_back(ReadySwap { units: swaps, locked: locks.then_some(call) });
+        if !swaps.is_empty() || lock.is_some() {
+            self.swaps.push_back(ReadySwap { units: swaps, lock });
         }
     }
 
-    fn take_swapped(&mut self, units: Vec<(SwapUnit, Vec<Change>)>, results: Vec<SwapResult>, now: Instant) {
+    /// How long a key rests that other processes write too. Without a lock, one of them needs a round trip to come first. Locks are
+    /// given in turn. Then a process that has waited longer than it held the lock rests for the difference: it is near, and
+    /// the line is shorter for one that is far away.
+    fn rest_after(&self, lock: Option<RowLock>, held: Duration) -> Duration {
+        lock.map_or(self.clock.round_trip(), |lock| lock.took.saturating_sub(2 * held).min(LONGEST_REST))
+    }
+
+    fn take_swapped(
+        &mut self,
+        units: Vec<(SwapUnit, Vec<Change>)>,
+        results: Vec<SwapResult>,
+        with_lock: bool,
+        rests_until: Instant,
+    ) {
         let mut results = results.into_iter();
         for (mut unit, changes) in units {
             let of_unit: Vec<SwapResult> = results.by_ref().take(changes.len()).collect();
@@ -92,8 +106,7 @@ impl<R> SwapMachine<R> {
             }
             if of_unit.iter().all(|result| *result == SwapResult::Done) {
                 let Some(attempt) = unit.attempts.pop() else { continue };
-                let with_lock = self.wants_lock(&unit);
-                self.note_written(changes, attempt.mark, with_lock, now);
+                self.note_written(changes, attempt.mark, with_lock, rests_until);
                 self.complete(unit, attempt.answers);
                 continue;
             }
@@ -158,6 +171,15 @@ impl<R> SwapMachine<R> {
         self.put_aside(unit);
     }
 
+    /// Takes a call that has not run. It is asked again if another process was in its way.
+    fn take_failed(&mut self, units: Vec<SwapUnit>, error: &Error) {
+        if error.is_contention() {
+            units.into_iter().for_each(|unit| self.repeat(unit, Some(error)));
+        } else {
+            self.fail(units, error);
+        }
+    }
+
     /// Remembers the values that were found.
     fn note_found(&mut self, unit: &SwapUnit) {
         for (key, found) in unit.keys.iter().zip(&unit.values) {
@@ -168,12 +190,12 @@ impl<R> SwapMachine<R> {
         }
     }
 
-    /// Remembers the values that were written. A key that others write too rests for a round trip, unless locks give each its turn.
-    fn note_written(&mut self, changes: Vec<Change>, mark: Mark, with_lock: bool, now: Instant) {
+    /// Remembers the values that were written. A key that others write too rests.
+    fn note_written(&mut self, changes: Vec<Change>, mark: Mark, with_lock: bool, rests_until: Instant) {
         for change in changes {
             let known = self.known.get(&change.key).cloned().unwrap_or_default();
             let is_contended = with_lock && known.is_shared;
-            let rests_until = (known.is_shared && !with_lock).then(|| now + self.clock.round_trip());
+            let rests_until = known.is_shared.then_some(rests_until);
             let found = change.data.map(|data| FoundValue { version: Version::from_slice(&mark), data });
             if found.is_none() || !self.promises.marks_are_versions {
                 self.known.forget(&change.key);

@@ -2,6 +2,7 @@
 //!
 //! `TIDEGATE_SCHEDULES` sets the number of schedules to run, `TIDEGATE_SCHEDULE` a single one.
 
+mod fairness;
 mod model;
 mod store;
 
@@ -226,15 +227,11 @@ impl World {
         }
         if !self.processes[process].is_stopped {
             self.left -= 1;
-            let names = KeyNames::from("sim");
             let cost = 1 + self.random.below(3);
             let first = if self.random.chance(700) { 0 } else { self.random.below(3) as usize };
             let keys = if self.random.chance(250) { 0b111 ^ 1 << self.random.below(3) } else { 1 << first };
-            let entries = (0..KEYS.len()).filter(|key| keys & 1 << key != 0).map(|key| {
-                let entry = Entry { plan: &self.plan, key: KEYS[key], operation: Operation::check(cost) };
-                (OwnedEntry::from(&entry), StoredKey::new(&names, self.plan.policy.name(), KEYS[key]))
-            });
-            let entries: Vec<_> = entries.collect();
+            let of_call = KEYS.iter().enumerate().filter(|(key, _)| keys & 1 << key != 0);
+            let entries: Vec<_> = of_call.map(|(_, key)| entry_of(&self.plan, key, cost)).collect();
             let (together, number) = (entries.len() > 1, self.calls.len());
             let call = UserCall { cost, keys, submitted: self.clock(), deadline: self.now + TIMEOUT, answers: 0 };
             self.calls.push(call);
@@ -344,6 +341,11 @@ impl World {
             assert!(done <= used && used <= done + unknown, "{name}: {used} units, {done} done, {unknown} unknown");
         }
     }
+}
+
+fn entry_of(plan: &Arc<Plan>, key: &str, cost: u64) -> (OwnedEntry, StoredKey) {
+    let entry = Entry { plan, key, operation: Operation::check(cost) };
+    (OwnedEntry::from(&entry), StoredKey::new(&KeyNames::from("sim"), plan.policy.name(), key))
 }
 
 fn run(seed: u64) {
