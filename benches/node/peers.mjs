@@ -84,9 +84,9 @@ const onPostgres = (url) => `${url}?create=yes`;
 
 export const contenders = {
   tidegate,
-  'tidegate on Postgres': (url, kind) => tidegate(onPostgres(url), kind),
-  'rate-limiter-flexible on Postgres': (url) => flexibleOnPostgres(url),
-  'tidegate on Postgres, two keys'(url) {
+  'tidegate, Postgres': (url, kind) => tidegate(onPostgres(url), kind),
+  'rate-limiter-flexible, Postgres': (url) => flexibleOnPostgres(url),
+  'tidegate, Postgres, two keys'(url) {
     const limiter = new Limiter({ store: onPostgres(url), timeoutMs: 20_000 });
     return (key) =>
       limiter.checkAll([
@@ -94,7 +94,7 @@ export const contenders = {
         ['fixed-window 1000000000/hour', 'shared'],
       ]);
   },
-  async 'rate-limiter-flexible on Postgres, two keys'(url) {
+  async 'rate-limiter-flexible, Postgres, two keys'(url) {
     const consume = await flexibleOnPostgres(url);
     return (key) => Promise.all([consume(key), consume('shared')]);
   },

@@ -19,8 +19,8 @@ def case(name: str, how: str, suffix: str = "", *, callers: int = CALLERS, **arg
         RATE,
         how,
         (
-            ours(f"tidegate on Postgres{suffix}", "node", **given),
-            peer(f"rate-limiter-flexible on Postgres{suffix}", "node", **given),
+            ours(f"tidegate, Postgres{suffix}", "node", **given),
+            peer(f"rate-limiter-flexible, Postgres{suffix}", "node", **given),
         ),
         servers=("postgres",),
     )
