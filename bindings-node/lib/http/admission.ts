@@ -322,8 +322,9 @@ export class Admission<Request extends object, Response> {
     setField = this.settings.adapter.setField as unknown as SetField<Target>,
   ): void {
     let decisions = this.#decisions();
-    // If one policy was asked, its Decision has everything.
-    let policies = this._checks.length === 1 && this.decision !== undefined ? NONE : this.#policies();
+    // If every policy was asked, the Decision has everything.
+    const count = this.decision === undefined ? 0 : this.decision.decisions.length || 1;
+    let policies = count === this._checks.length ? NONE : this.#policies();
     for (let { before } = this; before !== undefined; before = before.before) {
       if (before.settings.headers === 'off') continue;
       decisions = [...before.#decisions(), ...decisions];

@@ -50,7 +50,7 @@ export function announce<Target>(
       if (items !== '') setField(target, 'RateLimit-Policy', items);
       const [only, second] = announced;
       if (only !== undefined) {
-        setField(target, 'RateLimit', second === undefined ? limitItem(only) : announced.map(limitItem).join(', '));
+        setField(target, 'RateLimit', second === undefined ? limitItem(only) : joined(announced, limitItem));
       }
     }
     const lead = which === 'both' || which === 'legacy' ? leading(announced) : undefined;
@@ -82,9 +82,17 @@ function policyItems(policies: readonly PolicyRef[], decisions: readonly Decisio
   for (const decision of decisions) {
     for (const entry of partsOf(decision)) listed.set(entry.policy, announcementOf(entry));
   }
-  const items: string[] = [];
-  for (const announcement of listed.values()) if (announcement !== undefined) items.push(announcement.items);
-  return items.join(', ');
+  return joined(listed.values(), (announcement) => announcement?.items ?? '');
+}
+
+/** Joins the texts of a list, without the empty ones. */
+function joined<One>(list: Iterable<One>, textOf: (one: One) => string): string {
+  let all = '';
+  for (const one of list) {
+    const text = textOf(one);
+    if (text !== '') all += all === '' ? text : `, ${text}`;
+  }
+  return all;
 }
 
 /** Returns one Decision for each announced policy. If a policy has two keys, it is the one nearer to a refusal. */
