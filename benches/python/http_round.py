@@ -6,6 +6,7 @@ program that sends it), connections, warm, seconds. It prints one line of JSON a
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -64,7 +65,9 @@ class Application:
         """The process and its workers."""
         found = [self.process.pid]
         for task in Path(f"/proc/{self.process.pid}/task").iterdir():
-            found += [int(word) for word in (task / "children").read_text().split()]
+            # A thread may end meanwhile.
+            with contextlib.suppress(FileNotFoundError):
+                found += [int(word) for word in (task / "children").read_text().split()]
         return found
 
     def cpu(self) -> float:
