@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body_util::BodyExt;
 use tidegate::http::tower::{HeldUnits, RateLimitLayer, RateLimitLayerBuilder, RequestKey};
-use tidegate::{AsyncLimiter, Limiter, Options, Policy};
+use tidegate::{AsyncLimiter, Decision, Limiter, Options, Policy};
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -44,6 +44,8 @@ async fn a_hold_lasts_until_the_last_byte() {
     let app = Router::new().route("/", get(stream)).layer(layer(&limiter).build().expect("a layer"));
     let response = send(&app, request()).await;
     assert_eq!((response.status().as_u16(), left(&limiter).await), (200, 0));
+    // The Decision of one policy has no parts.
+    assert_eq!(response.extensions().get::<Decision>().map(|decision| decision.decisions().len()), Some(0));
     assert_eq!(status(&app).await, 429);
     let mut body = response.into_body();
     sender.send(Bytes::from_static(b"one")).await.expect("the body is read");
