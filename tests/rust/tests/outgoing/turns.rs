@@ -3,7 +3,9 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use tidegate::Policy;
+use tidegate::host::OutgoingCall;
+use tidegate::http::{Observation, ObservationScope};
+use tidegate::{CheckOptions, Limiter, Policy};
 
 use super::clients::{Failed, PacedClient, Setup};
 use super::service::{Service, answer, text};
@@ -178,4 +180,45 @@ async fn what_all_callers_are_told_holds_for_every_key<C: PacedClient>() {
     let other = Service::serving().await;
     assert_eq!(keyed("two").read(&other.url("/")).await.expect("a response").0, 200);
     assert_eq!(service.arrived().len(), 1);
+}
+
+fn call<'a>(policy: &'a Policy, origin: Option<&str>, options: CheckOptions) -> OutgoingCall<&'a Policy> {
+    OutgoingCall::new(policy, "k".to_owned(), origin.map(ToOwned::to_owned), options)
+}
+
+#[test]
+fn a_thread_learns_of_a_service_that_refuses_all_callers() {
+    let limiter = Limiter::builder().build().expect("a limiter");
+    let policy = paced("5/minute");
+    let (plain, shared) =
+        (call(&policy, None, CheckOptions::default()), call(&policy, Some("s"), CheckOptions::default()));
+    let at_once =
+        |asked: &OutgoingCall<&Policy>, announces: bool| limiter.turn_at_once(asked, announces).expect("an answer");
+    let turn = at_once(&plain, false).expect("memory admits it in one step");
+    assert_eq!((turn.refused_by(), turn.waits(), turn.decision().remaining()), (None, false, 4));
+    // These ask more than their own limits.
+    assert!(at_once(&plain, true).is_none() && at_once(&shared, false).is_none());
+    let held = paced("concurrency 1");
+    assert!(at_once(&call(&held, None, CheckOptions::default()), false).is_none());
+
+    let before = Duration::ZERO;
+    assert!(limiter.refused_since(&shared, before).expect("an answer").is_none());
+    let mut told = Observation::default();
+    (told.retry_after, told.scope) = (Some(30 * SECOND), ObservationScope::All);
+    limiter.learn(&shared, vec![told], None).expect("the store keeps it");
+    let refused = limiter.refused_since(&shared, before).expect("an answer").expect("a refusal");
+    assert!(refused.learned() && refused.retry_after() > Some(20 * SECOND));
+    let turn = limiter.turn(&shared, Some(SECOND), false).expect("an answer");
+    assert!(turn.is_refused_by_service() && !turn.waits(), "it has less time than the service demands");
+    assert!(limiter.turn(&shared, None, false).expect("an answer").waits());
+}
+
+#[test]
+fn limits_that_are_learned_know_no_classes() {
+    let options = || CheckOptions { cost: 5, priority: Some("low".to_owned()), ..CheckOptions::default() };
+    let learned = Policy::learned().expect("a policy");
+    let asked = call(&learned, None, options()).options;
+    assert_eq!((asked.cost, asked.priority), (5, None));
+    let asked = call(&paced("5/minute"), None, options()).options;
+    assert_eq!((asked.cost, asked.priority.as_deref()), (5, Some("low")));
 }
