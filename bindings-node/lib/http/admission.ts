@@ -323,7 +323,7 @@ export class Admission<Request extends object, Response> {
   ): void {
     let decisions = this.#decisions();
     // If every policy was asked, the Decision has everything.
-    const count = this.decision === undefined ? 0 : this.decision.decisions.length || 1;
+    const count = this.decision === undefined ? 0 : partsOf(this.decision).length;
     let policies = count === this._checks.length ? NONE : this.#policies();
     for (let { before } = this; before !== undefined; before = before.before) {
       if (before.settings.headers === 'off') continue;

@@ -212,7 +212,7 @@ struct WaitingQuestions {
 }
 
 impl CallerQuestions {
-    /// `make_call` makes the call of a question. Without an answer the question is dropped.
+    /// `make_call` makes the call of a question on the thread of a caller.
     pub fn new(
         make_call: impl Fn(&Question) -> Option<Result<MethodReply, StoreFailure>> + Send + Sync + 'static,
     ) -> Self {

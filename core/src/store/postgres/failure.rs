@@ -52,7 +52,7 @@ impl PostgresFailure {
             return Self::Conflict;
         }
         if *code == SqlState::LOCK_NOT_AVAILABLE {
-            return Self::NotRun(timed_out(shown, None).of_contention());
+            return Self::NotRun(contended(shown));
         }
         if *code == SqlState::UNDEFINED_TABLE {
             return Self::NoTable(Error::new(
@@ -80,7 +80,7 @@ impl PostgresFailure {
         match self {
             Self::NotRun(error) | Self::NoTable(error) | Self::ForeignName(error) => Event::NotRun(error),
             Self::Unknown(error) => Event::Unknown(error),
-            Self::Conflict => Event::NotRun(timed_out(shown, None).of_contention()),
+            Self::Conflict => Event::NotRun(contended(shown)),
         }
     }
 
@@ -88,7 +88,7 @@ impl PostgresFailure {
         match self {
             Self::NotRun(error) | Self::NoTable(error) | Self::ForeignName(error) => error.of_no_run(),
             Self::Unknown(error) => error,
-            Self::Conflict => timed_out(shown, None).of_contention(),
+            Self::Conflict => contended(shown),
         }
     }
 }
@@ -101,6 +101,11 @@ pub(super) fn refuses_options(error: &tokio_postgres::Error) -> bool {
 pub(super) fn timed_out(shown: &str, within: Option<Duration>) -> Error {
     let within = within.map_or_else(|| "in time".to_owned(), |within| format!("within {} ms", within.as_millis()));
     Error::new(ErrorKind::StoreTimeout, format!("{shown} did not answer {within}"))
+}
+
+/// The error of a call that another process was in the way of.
+fn contended(shown: &str) -> Error {
+    timed_out(shown, None).of_contention()
 }
 
 pub(super) fn foreign_name(shown: &str) -> Error {

@@ -368,8 +368,7 @@ impl<R> SwapMachine<R> {
 
     /// The keys that other processes were in the way of: one that rests, or one of a group that has lost a swap.
     fn contended_keys(&self, now: Instant) -> HashSet<StoredKey> {
-        let has_lost =
-            |group: &&CallGroup<R>| group.lost > 0 && group.failure.as_ref().is_none_or(Error::is_contention);
+        let has_lost = |group: &&CallGroup<R>| group.lost > 0 && group.failure.is_none();
         let of_losers = self.groups.values().filter(has_lost).flat_map(|group| &group.keys);
         let waiting = self.waiting.iter().filter_map(|id| self.groups.get(id)).flat_map(|group| &group.keys);
         of_losers.chain(waiting.filter(|key| self.rests(key, now))).cloned().collect()

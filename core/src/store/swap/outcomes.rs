@@ -174,7 +174,7 @@ impl<R> SwapMachine<R> {
     /// Takes a call that has not run. It is asked again if another process was in its way.
     fn take_failed(&mut self, units: Vec<SwapUnit>, error: &Error) {
         if error.is_contention() {
-            units.into_iter().for_each(|unit| self.repeat(unit, Some(error)));
+            units.into_iter().for_each(|unit| self.repeat(unit, None));
         } else {
             self.fail(units, error);
         }

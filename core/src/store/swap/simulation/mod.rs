@@ -32,7 +32,7 @@ enum Message {
     Swap { sets: Vec<ChangeSet>, locked: Option<CallId> },
 }
 
-/// What happens at a moment.
+/// An event of the simulated world.
 enum Occurrence {
     /// A question reaches the store. Its answer goes back unless it is lost.
     Arrives {
