@@ -104,7 +104,7 @@ def _environments(parts: dict[str, Results]) -> list[str]:
     lines = ["## Machine and versions", ""]
     for environment, titles in different:
         if len(different) > 1:
-            lines += [f"Of {', '.join(titles)}:", ""]
+            lines += [f"For {', '.join(titles)}:", ""]
         lines += [*[f"- {name}: {value}" for name, value in environment.items()], ""]
     return lines
 

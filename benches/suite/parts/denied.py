@@ -5,8 +5,8 @@ from __future__ import annotations
 from ..case import RATE, Case, Lengths, Part, ours, peer
 
 ABOUT = (
-    "One key that has used up `fixed-window 5/hour` asks again and again. Redis has a core of its own. Of "
-    "rate-limiter-flexible both ways are shown: its default, and with `inMemoryBlockOnConsumed`."
+    "One key that has used up `fixed-window 5/hour` asks again and again. Redis has a core for itself. "
+    "rate-limiter-flexible is shown in both ways: with its defaults, and with `inMemoryBlockOnConsumed`."
 )
 
 

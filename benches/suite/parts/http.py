@@ -5,9 +5,9 @@ from __future__ import annotations
 from ..case import REQUESTS, Case, Lengths, Part, floor, ours, peer
 
 ABOUT = (
-    "One worker on a core of its own; the load and Redis share the other. Keep-alive connections, each of which sends "
-    "the next request when it has a response. Fixed windows that are never reached, with their headers. Every service "
-    "is started anew for each round."
+    "One worker has a core for itself. The load and Redis share the other core. Each connection is kept alive and "
+    "sends the next request when it has a response. The limits are fixed windows that are never reached, with their "
+    "headers. Every service is started anew for each round."
 )
 
 

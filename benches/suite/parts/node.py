@@ -12,7 +12,8 @@ PEERS = [
 ]
 ABOUT = (
     "A fixed window of a limit that is never reached, 1,000 keys. rate-limit-redis is the store of express-rate-limit. "
-    "`ioredis evalsha` is what one would write by hand: a script of one counter; once more with `enableAutoPipelining`."
+    "`ioredis evalsha` is a script of one counter, as you would write it by hand. It also runs with "
+    "`enableAutoPipelining`."
 )
 
 
